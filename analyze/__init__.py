@@ -1,0 +1,1 @@
+"""Statistics, figures and documents from numbers; starts no process."""

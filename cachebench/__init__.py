@@ -1,0 +1,1 @@
+"""What a session table's memory layout costs, measured on your machine."""

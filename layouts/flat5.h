@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/* flat5: the content of `pointer` in five adjacent cache lines of one object:
+ * as many lines, no pointers. The QoS values are a copy of the profile's. */
+
+struct flat5_session {
+	uint32_t rule;
+	struct cb_qos qos __attribute__((aligned(64)));
+	struct cb_policer policer __attribute__((aligned(64)));
+	struct cb_stats stats __attribute__((aligned(64)));
+	struct cb_action action __attribute__((aligned(64)));
+	struct cb_cold cold __attribute__((aligned(64)));
+} __attribute__((aligned(64)));
+
+_Static_assert(offsetof(struct flat5_session, cold) == 5 * 64, "the hot state is five lines");
+
+typedef struct flat5_session *layout_slot;
+
+enum { FLAT5_SESSION };
+
+static const struct cb_arena_spec layout_arenas[] = {
+	[FLAT5_SESSION] = HEAP_ARENA("session", struct flat5_session, CB_POOL),
+};
+
+#define LAYOUT_PREFETCH_STEPS 1
+#define LAYOUT_COPIES_QOS 1
+
+static inline void layout_prefetch1(const struct cb_heap *heap, const layout_slot *slot)
+{
+	touch_prefetch_range(*slot, offsetof(struct flat5_session, cold));
+}
+
+static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot,
+				      uint32_t entry, struct cb_packet packet)
+{
+	struct flat5_session *s = *slot;
+	bool conforms = cb_police(&s->policer, s->qos, packet);
+
+	cb_count(&s->stats, packet);
+	return cb_rewrite(s->action, heap->rules[s->rule].mark, conforms);
+}
+
+static inline void layout_create(struct cb_heap *heap, layout_slot *slot, uint32_t entry,
+				 const struct cb_session *from)
+{
+	struct flat5_session *s = HEAP_TAKE(heap, FLAT5_SESSION, struct flat5_session);
+
+	*slot = s;
+	s->stats = from->stats;
+	s->qos = from->qos;
+	s->policer = from->policer;
+	s->action = from->action;
+	s->rule = from->rule;
+	s->cold = from->cold;
+}
+
+static inline void layout_destroy(struct cb_heap *heap, layout_slot *slot, uint32_t entry)
+{
+	HEAP_GIVE(heap, FLAT5_SESSION, struct flat5_session, *slot);
+}
+
+static inline bool layout_expired(const struct cb_heap *heap, const layout_slot *slot,
+				  uint32_t entry, uint32_t cutoff)
+{
+	return (*slot)->stats.last_seen < cutoff;
+}
+
+static inline void layout_read(const struct cb_heap *heap, const layout_slot *slot, uint32_t entry,
+			       struct cb_session *out)
+{
+	const struct flat5_session *s = *slot;
+
+	out->stats = s->stats;
+	out->qos = s->qos;
+	out->policer = s->policer;
+	out->action = s->action;
+	out->rule = s->rule;
+	out->cold = s->cold;
+}
+
+static inline bool layout_reprofile(struct cb_heap *heap, layout_slot *slot, uint32_t entry,
+				    uint32_t profile, struct cb_qos qos)
+{
+	struct flat5_session *s = *slot;
+
+	if (s->cold.profile != profile)
+		return false;
+	s->qos = qos;
+	return true;
+}
