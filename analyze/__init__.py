@@ -1,1 +1,1 @@
-"""Statistics, figures and documents from numbers; starts no process."""
+"""Numbers in; statistics, pictures and documents out. Starts no process."""

@@ -31,6 +31,15 @@ const struct cb_ops *cb_builtin(const char *layout)
 	return NULL;
 }
 
+const char *cb_compiler(void)
+{
+#if defined(__clang__)
+	return "clang " __clang_version__ ", " CB_BUILD_FLAGS;
+#else
+	return "gcc " __VERSION__ ", " CB_BUILD_FLAGS;
+#endif
+}
+
 const struct cb_ops *cb_plugin_open(const char *path, char *why, size_t why_size)
 {
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);

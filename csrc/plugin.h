@@ -16,4 +16,7 @@ const struct cb_ops *cb_builtin(const char *layout);
 /* Built-in layouts by number; NULL after the last one. */
 const struct cb_ops *cb_builtin_at(unsigned number);
 
+/* What compiled the built-in kernels, and with which flags. */
+const char *cb_compiler(void);
+
 #endif

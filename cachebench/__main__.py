@@ -1,0 +1,5 @@
+"""``python -m cachebench``."""
+
+from cachebench.cli import entry
+
+entry()

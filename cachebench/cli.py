@@ -1,0 +1,80 @@
+"""``cachebench``: command line to exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import cachebench
+from cachebench.commands import COMMANDS
+from cachebench.errors import CachebenchError
+
+EXIT_CODES = """exit codes: 0 done or passed, 1 regression, 2 usage, build failure, crash or missing
+data, 3 inconclusive, 4 not measurable"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, by the way that all errors take."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CachebenchError(f"{message}; type {self.prog} --help")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; the only place that writes to standard error."""
+    try:
+        return _run(arguments)
+    except CachebenchError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 2)
+    except BrokenPipeError:
+        # The reader of our output has gone. Python would complain once more
+        # when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except Exception as error:
+        if "CACHEBENCH_TRACEBACK" in os.environ:
+            raise
+        what = f"{type(error).__name__}: {error}"
+        return _fail(f"internal error: {what}; CACHEBENCH_TRACEBACK=1 shows where", 2)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    parser = _Parser(
+        prog="cachebench", description=cachebench.__doc__, epilog=EXIT_CODES, allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=cachebench.__version__)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=_Parser
+    )
+    for command in COMMANDS:
+        name = type(command).__name__.lower()
+        text = str(command.__doc__)
+        part = commands.add_parser(
+            name, help=text.splitlines()[0], description=text, allow_abbrev=False
+        )
+        command.prepare_parser(part)
+        part.set_defaults(command=command)
+    parsed = parser.parse_args(arguments)
+    return int(parsed.command.run(parsed))
+
+
+def _fail(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"cachebench: {line}", file=sys.stderr)
+    return code
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def entry() -> NoReturn:
+    """The console script. SIGTERM ends a run as Ctrl-C does: workers first."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""The commands: each a class with a docstring, ``prepare_parser`` and ``run``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Protocol
+
+from cachebench.commands.doctor import Doctor
+from cachebench.commands.export import Export
+from cachebench.commands.layouts import Layouts
+from cachebench.commands.run import Run
+from cachebench.commands.show import Show
+
+
+class Command(Protocol):
+    """Named after its class, in lower case; helped by its docstring."""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, arguments: argparse.Namespace) -> int: ...
+
+
+COMMANDS: tuple[Command, ...] = (Run(), Show(), Export(), Layouts(), Doctor())

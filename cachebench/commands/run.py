@@ -1,0 +1,42 @@
+"""``cachebench run``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from cachebench import experiment, resultfile, runner
+from cachebench.errors import CachebenchError
+from cachebench.report import terminal
+
+
+class Run:
+    """Measure what a session lookup costs with one or more layouts.
+
+    Each layout runs in processes of its own, in turn, in shuffled order.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        experiment.add_arguments(parser)
+        output = parser.add_argument_group("output")
+        output.add_argument("--json", action="store_true", help="print the result document")
+        output.add_argument("-o", "--output", metavar="FILE", help="write the result document")
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        asked = experiment.from_arguments(arguments)
+        if arguments.output:
+            resultfile.check_writable(arguments.output)
+        with terminal.Progress() as progress:
+            outcome = runner.run(asked, progress)
+        result = outcome.result
+        if arguments.json:
+            sys.stdout.write(resultfile.encode(result))
+        elif result.results:
+            terminal.show(result)
+        if outcome.interrupted:
+            raise CachebenchError("interrupted; no file was written")
+        if arguments.output and result.results:
+            resultfile.write(arguments.output, resultfile.encode(result))
+        if result.failures:
+            raise CachebenchError("; ".join(failure.reason for failure in result.failures))
+        return 0

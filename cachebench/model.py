@@ -1,0 +1,240 @@
+"""What is asked, what was sampled, what was found: the records that all parts share.
+
+A leaf: it imports nothing of cachebench, and both sides import it, the one that
+runs processes and the one that analyses numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA = "cachebench.run/1"
+
+Mode = Literal["bulk", "single", "serial"]
+Pages = Literal["4k", "thp", "2m", "1g"]
+Heap = Literal["fresh", "shuffled", "aged"]
+Source = Literal["measured", "simulated", "estimated", "computed"]
+
+MODES: tuple[Mode, ...] = ("bulk", "single", "serial")
+PAGES: tuple[Pages, ...] = ("4k", "thp", "2m", "1g")
+HEAPS: tuple[Heap, ...] = ("fresh", "shuffled", "aged")
+STAGES = ("hash", "bucket", "key", "session")
+
+
+class Popularity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which session the next packet belongs to."""
+
+    kind: Literal["uniform", "zipf", "campus", "capture"] = "uniform"
+    exponent: float | None = None
+    """Of ``zipf``: rank r has a probability proportional to r to the minus this."""
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """A capture file that gives the flows and the order of the packets."""
+
+    path: str
+    sha256: str
+    clones: int
+    packets: int
+    keyed: int
+    flows: int
+    ipv6_flows: int
+    fault: str | None = None
+    """Why reading stopped before the end of the file; what came before is used."""
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """One point: everything that decides what is run, for one or more layouts."""
+
+    layouts: tuple[str, ...]
+    """As typed: names of built-in layouts or paths of headers."""
+    sessions: int = 1_000_000
+    mode: Mode = "bulk"
+    burst: int = 32
+    session_prefetch: int = 2
+    """Prefetch steps at most; a layout that can name fewer uses fewer."""
+    pages: Pages = "thp"
+    heap: Heap = "shuffled"
+    popularity: Popularity = Popularity()
+    capture: Capture | None = None
+    hit_ratio: float = 1.0
+    max_load: float = 0.96
+    profiles: int = 256
+    rules: int = 4096
+    key_size: int = 16
+    seed: int = 1
+    processes: int = 5
+    """Processes that measure time; each counter group has one more."""
+    regions: int = 10
+    """Timed regions in each of them."""
+    region_ms: float = 15.0
+    """Thread CPU time that each region lasts at least."""
+    cpu: int | None = None
+    node: int | None = None
+    stages: bool = False
+    counters: bool = True
+    march: str | None = None
+    cflags: tuple[str, ...] = ()
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A value with its unit, its source and its 95 % interval over processes.
+
+    ``value`` is None where there is none, and ``reason`` then says why. ``low``
+    and ``high`` are None where fewer than two processes gave a value.
+    """
+
+    value: float | None
+    unit: str
+    source: Source
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+
+
+class Region(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read around one timed region."""
+
+    lookups: int
+    hits: int
+    cpu_ns: int
+    wall_ns: int
+    tsc: int
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+
+
+class Arena(msgspec.Struct, frozen=True, kw_only=True):
+    """One mapped array, and what /proc/PID/smaps says about it after the fill."""
+
+    name: str
+    bytes: int
+    resident: int
+    huge: int
+    """Resident bytes that are in huge pages."""
+
+
+class TableStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The table after the fill, and one stream of lookups counted through it."""
+
+    entries: int
+    buckets: int
+    load: float
+    primary_share: float
+    displaced: int
+    probes_per_lookup: float
+    key_compares_per_lookup: float
+    false_hits_per_lookup: float
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """One counter that perf stat read over the timed region of one process."""
+
+    event: str
+    role: str
+    value: float
+    empty: float
+    """What the same counter read over a region without lookups."""
+    note: str
+    """What the event counts on this CPU."""
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """How a share follows from two counter roles on this CPU."""
+
+    numerator: str
+    denominator: str
+    factor: int
+    """share = numerator / (factor x denominator)"""
+    text: str
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of one layout."""
+
+    process: int
+    order: int
+    """How many processes had run before it in this experiment."""
+    kind: Literal["time", "counters"]
+    seed: int
+    prefetch: int
+    """Prefetch steps that the lookups used."""
+    fill_ns: int
+    regions: tuple[Region, ...]
+    arenas: tuple[Arena, ...]
+    table: TableStats
+    latency: tuple[tuple[int, int, int], ...] = ()
+    """Histogram of the time of a burst: first tick, first tick after, count."""
+    stages: dict[str, tuple[Region, ...]] = {}
+    """Regions of the kernels that stop after a stage."""
+    checksum: str | None = None
+    reprofile_ns: int | None = None
+    reprofile_objects: int | None = None
+    peak_bytes: int = 0
+    """Largest resident size of the process."""
+    steal: float | None = None
+    """Share of the pinned CPU's time that the hypervisor gave to others."""
+    group: str | None = None
+    counts: tuple[Count, ...] = ()
+    backend_stalls: Share | None = None
+    """How ``backend_stall_share`` follows from the counts, where it does."""
+
+
+class LayoutResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One layout at one point."""
+
+    layout: str
+    header_sha256: str
+    mode: Mode
+    sessions: int
+    prefetch: int
+    route: Literal["builtin", "plugin"]
+    checksum: str | None
+    figures: dict[str, Figure]
+    table: TableStats
+    samples: tuple[Sample, ...]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A layout that gave no result, and why."""
+
+    layout: str
+    reason: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The result document, schema ``cachebench.run/1``."""
+
+    schema: Literal["cachebench.run/1"]
+    spec: Experiment
+    environment: dict[str, Any]
+    results: tuple[LayoutResult, ...]
+    failures: tuple[Failure, ...] = ()
+    unavailable: dict[str, str] = {}
+    """Counter roles that were not counted, and why."""
+
+
+class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker process is told to do."""
+
+    experiment: Experiment
+    layout: str
+    plugin: str | None
+    """Shared object of the kernel; None: the built-in one of that name."""
+    stage_plugins: dict[str, str] = {}
+    process: int
+    order: int
+    seed: int
+    kind: Literal["time", "counters"]
+    prove: bool
+    cpu: int
+    control: int = -1
+    acknowledge: int = -1
+    close: tuple[int, ...] = ()
+    """Descriptors that the process inherits but must not hold."""
+    empty: bool = False
+    """Enable and disable the counters around nothing: what that costs them."""

@@ -1,0 +1,114 @@
+"""Starting one worker process, listening to it, ending it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from cachebench.errors import CachebenchError
+from cachebench.model import Sample, WorkerPlan
+from cachebench.perfstat.command import Session
+
+WORKER = (sys.executable, "-m", "cachebench.worker")
+
+
+def run_worker(
+    plan: WorkerPlan, listen: Callable[[str], None], session: Session | None = None
+) -> Sample:
+    """Runs one worker to its end, under perf if a session is given.
+
+    ``listen`` hears what it is doing. Raises CachebenchError if it reports an
+    error or ends without a sample; ends its whole process group on any way out,
+    a KeyboardInterrupt included.
+    """
+    argv: Sequence[str] = WORKER
+    environment = _environment()
+    descriptors: tuple[int, ...] = ()
+    if session is not None:
+        descriptors = session.pass_fds
+        control, acknowledge = session.control_for_worker()
+        plan = msgspec.structs.replace(
+            plan, control=control, acknowledge=acknowledge, close=session.perf_fds
+        )
+        argv = session.argv(WORKER, environment)
+        environment = session.environment(environment)
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            pass_fds=descriptors,
+            start_new_session=True,  # Ctrl-C reaches us alone, and we end the group
+        )
+        try:
+            if session is not None:
+                session.started()
+            last = _converse(process, plan, listen)
+            process.wait()
+        finally:
+            _end(process)
+        if "sample" in last:
+            return msgspec.convert(last["sample"], Sample)
+        if "error" in last:
+            raise CachebenchError(f"layout {plan.layout}: {last['error']}")
+        errors.seek(0)
+        said = errors.read().decode(errors="replace")
+        raise CachebenchError(f"layout {plan.layout}: {_death(process.returncode, said)}")
+
+
+def _environment() -> dict[str, str]:
+    """The worker's environment: no bytecode written, no source folder in front."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
+
+
+def _converse(
+    process: subprocess.Popen[bytes], plan: WorkerPlan, listen: Callable[[str], None]
+) -> dict[str, Any]:
+    """Sends the plan and reads lines up to the last one."""
+    assert process.stdin is not None and process.stdout is not None
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(msgspec.json.encode(plan))
+    last: dict[str, Any] = {}
+    with process.stdout:
+        for line in process.stdout:
+            with suppress(msgspec.DecodeError):
+                last = msgspec.json.decode(line, type=dict[str, Any])
+            if "doing" in last:
+                listen(str(last["doing"]))
+    return last
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the worker and whatever it runs under, if anything is left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _death(status: int, said: str) -> str:
+    """Why a worker gave no result, in one line.
+
+    perf hides a signal in exit status 0 up to 6.12 and in 128 + signal from 7.2
+    on, but says its name on stderr.
+    """
+    number = -status if status < 0 else status - 128
+    if status < 0 or status > 128:
+        with suppress(ValueError):
+            return f"the worker died of {signal.Signals(number).name}"
+    lines = said.strip().splitlines()
+    for line in reversed(lines):
+        for known in signal.Signals:
+            if (text := signal.strsignal(known)) and line.rstrip().endswith(f": {text}"):
+                return f"the worker died of {known.name}"
+    last = lines[-1].strip() if lines else "it said nothing"
+    return f"the worker ended with exit code {status} and no result: {last}"

@@ -1,0 +1,81 @@
+"""Result documents on disk: written whole or not at all, read with their version checked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cachebench.errors import CachebenchError
+from cachebench.model import SCHEMA, Result
+
+
+def encode(result: Result) -> str:
+    """The document as text."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=1).decode() + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the document; unknown members are allowed."""
+    return msgspec.json.schema(Result)
+
+
+def check_writable(path: str) -> None:
+    """Raises CachebenchError before anything is run, if write() would fail later."""
+    try:
+        handle, name = tempfile.mkstemp(dir=Path(path).parent, prefix=".cachebench-")
+        os.close(handle)
+        Path(name).unlink()
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    if Path(path).is_dir():
+        raise CachebenchError(f"cannot write {path}: it is a folder; type a file name")
+
+
+def write(path: str, text: str) -> None:
+    """Writes under a temporary name in the same folder, then renames."""
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(name).chmod(0o666 & ~mask)
+            Path(name).replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: str, error: OSError) -> CachebenchError:
+    return CachebenchError(
+        f"cannot write {path}: {error.strerror}; type -o with a file in a folder you may write to"
+    )
+
+
+def read(path: str) -> Result:
+    """Reads a document; raises CachebenchError if it is none, or of another version."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise CachebenchError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        head = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CachebenchError(f"{path} is no result file: {error}") from None
+    name = head.get("schema") if isinstance(head, dict) else None
+    if name != SCHEMA:
+        raise CachebenchError(f"{path} is no {SCHEMA} document: its schema is {name!r}")
+    try:
+        return msgspec.convert(head, Result)
+    except msgspec.ValidationError as error:
+        raise CachebenchError(f"{path} is a damaged {SCHEMA} document: {error}") from None

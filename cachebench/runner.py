@@ -1,0 +1,264 @@
+"""Running an experiment: which processes, in which order, and what becomes of them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cachebench import build, catalogue, core, sizing
+from cachebench.analyze.figures import figures
+from cachebench.counters import Counters, find_counters
+from cachebench.errors import CachebenchError
+from cachebench.machine.cpus import allowed_cpus, pick_cpu
+from cachebench.machine.environment import collect
+from cachebench.model import (
+    STAGES,
+    Experiment,
+    Failure,
+    LayoutResult,
+    Result,
+    Sample,
+    WorkerPlan,
+)
+from cachebench.perfstat.events import Group
+from cachebench.process import run_worker
+
+
+class Listener(Protocol):
+    """Who is told how far the run has come."""
+
+    def message(self, text: str) -> None:
+        """A fact that the user should see before the result."""
+
+    def step(self, text: str, done: int, total: int) -> None:
+        """What is being done, and how many processes have ended."""
+
+
+@dataclass
+class _Arm:
+    """One layout of the run: what runs it and what came out."""
+
+    layout: catalogue.Layout
+    plugin: str | None
+    stage_plugins: dict[str, str]
+    footprint: sizing.Footprint
+    samples: list[Sample] = field(default_factory=list)
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A result, and whether it is all that was asked for."""
+
+    result: Result
+    interrupted: bool
+
+
+def run(experiment: Experiment, listener: Listener) -> Outcome:
+    """Runs all layouts of the experiment, each in processes of its own.
+
+    Raises CachebenchError if nothing can be run. A layout that fails later is a
+    failure in the result; the others go on. Ctrl-C ends the running process and
+    gives the layouts that have been measured so far.
+    """
+    cpu = _cpu(experiment)
+    arms = _prepare(experiment, listener)
+    listener.step("computing the reference", 0, 1)
+    reference = core.reference_checksum(experiment)
+    counters = find_counters(cpu, experiment.counters)
+    processes = _Processes(experiment, arms, counters, cpu, reference, listener)
+    interrupted = False
+    try:
+        processes.run()
+    except KeyboardInterrupt:
+        interrupted = True
+    results = tuple(_result(arm, experiment, counters) for arm in arms if _is_complete(arm))
+    failures = tuple(
+        Failure(layout=arm.layout.name, reason=arm.failure) for arm in arms if arm.failure
+    )
+    return Outcome(
+        Result(
+            schema="cachebench.run/1",
+            spec=experiment,
+            environment=collect(cpu=cpu) | _build(arms, experiment),
+            results=results,
+            failures=failures,
+            unavailable=counters.unavailable,
+        ),
+        interrupted,
+    )
+
+
+def _build(arms: list[_Arm], experiment: Experiment) -> dict[str, object]:
+    """What compiled the kernels that ran, and with which flags."""
+    if all(arm.plugin is None for arm in arms):
+        compiler = core.compiler()
+    else:
+        toolchain = build.Toolchain.find()
+        flags = toolchain.resolved_flags(_recipe(arms[0].layout, experiment, True))
+        compiler = f"{toolchain.version}, {' '.join(flags)}"
+    return {"compiler": {"value": compiler, "reason": None}}
+
+
+def _cpu(experiment: Experiment) -> int:
+    if experiment.cpu is None:
+        return pick_cpu()
+    if experiment.cpu not in allowed_cpus():
+        allowed = ", ".join(map(str, allowed_cpus()))
+        raise CachebenchError(f"--cpu {experiment.cpu}: this process may use only {allowed}")
+    return experiment.cpu
+
+
+def _prepare(experiment: Experiment, listener: Listener) -> list[_Arm]:
+    """Builds what must be built and makes sure that it will fit into memory."""
+    layouts = [catalogue.find(name) for name in experiment.layouts]
+    names = [layout.name for layout in layouts]
+    for name in names:
+        if names.count(name) > 1:
+            raise CachebenchError(f"two layouts are called {name}; rename one header")
+    # All arms of one run come by the same route, with the same flags.
+    plugin = experiment.stages or any(
+        build.route(_recipe(layout, experiment, False)) == "plugin" for layout in layouts
+    )
+    arms = []
+    for number, layout in enumerate(layouts):
+        listener.step(f"building {layout.name}", number, len(layouts))
+        path = build.artifact(_recipe(layout, experiment, plugin))
+        stages = {}
+        if experiment.stages:
+            for stage in STAGES:
+                part = build.artifact(_recipe(layout, experiment, plugin, stage))
+                stages[stage] = str(part)
+        ops = build.load(path, layout.name, experiment.key_size)
+        footprint = sizing.footprint(ops, experiment)
+        arms.append(_Arm(layout, None if path is None else str(path), stages, footprint))
+    sizing.check([(arm.layout.name, arm.footprint) for arm in arms], experiment)
+    for arm in arms:
+        listener.message(sizing.describe(arm.layout.name, arm.footprint, experiment))
+    return arms
+
+
+def _recipe(
+    layout: catalogue.Layout, experiment: Experiment, plugin: bool, stage: str = "session"
+) -> build.Recipe:
+    return build.Recipe(
+        layout,
+        key_size=experiment.key_size,
+        stage=stage,
+        march=experiment.march,
+        cflags=experiment.cflags,
+        plugin=plugin,
+    )
+
+
+class _Processes:
+    """The worker processes of a run, one after the other."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        arms: list[_Arm],
+        counters: Counters,
+        cpu: int,
+        reference: str,
+        listener: Listener,
+    ) -> None:
+        self._experiment = experiment
+        self._arms = arms
+        self._counters = counters
+        self._cpu = cpu
+        self._reference = reference
+        self._listener = listener
+        self._random = random.Random(experiment.seed)
+        self._done = 0
+        self._total = len(arms) * (experiment.processes + len(counters.groups))
+
+    def run(self) -> None:
+        for process in range(self._experiment.processes):
+            for arm in self._shuffled():
+                self._one(arm, process, None)
+        for number, group in enumerate(self._counters.groups):
+            for arm in self._shuffled():
+                self._one(arm, self._experiment.processes + number, group)
+
+    def _shuffled(self) -> list[_Arm]:
+        arms = list(self._arms)
+        self._random.shuffle(arms)
+        return arms
+
+    def _one(self, arm: _Arm, process: int, group: Group | None) -> None:
+        if arm.failure is None:
+            plan = self._plan(arm, process, group)
+            try:
+                if group is None:
+                    sample = run_worker(plan, self._hear(arm, "time"))
+                else:
+                    sample = self._counters.sample(group, plan, self._hear(arm, group.name))
+                self._accept(arm, sample)
+            except CachebenchError as error:
+                arm.failure = str(error)
+        self._done += 1
+
+    def _plan(self, arm: _Arm, process: int, group: Group | None) -> WorkerPlan:
+        return WorkerPlan(
+            experiment=self._experiment,
+            layout=arm.layout.name,
+            plugin=arm.plugin,
+            stage_plugins=arm.stage_plugins,
+            process=process,
+            order=self._done,
+            # The same for all layouts, another one for each process: it orders
+            # the pools and draws the packets.
+            seed=self._experiment.seed * 1000 + process,
+            kind="time" if group is None else "counters",
+            prove=process == 0,
+            cpu=self._cpu,
+        )
+
+    def _hear(self, arm: _Arm, what: str) -> _Ear:
+        return _Ear(self._listener, f"{arm.layout.name}, {what}", self._done, self._total)
+
+    def _accept(self, arm: _Arm, sample: Sample) -> None:
+        if sample.checksum is not None and sample.checksum != self._reference:
+            raise CachebenchError(
+                f"layout {arm.layout.name} does not do the same work: its checksum is "
+                f"{sample.checksum}, the reference's {self._reference}; "
+                "compare its loads and stores with layouts/README.md"
+            )
+        arm.samples.append(sample)
+
+
+@dataclass(frozen=True)
+class _Ear:
+    """Passes on what a worker says it is doing."""
+
+    listener: Listener
+    what: str
+    done: int
+    total: int
+
+    def __call__(self, doing: str) -> None:
+        self.listener.step(f"{self.what}: {doing}", self.done, self.total)
+
+
+def _is_complete(arm: _Arm) -> bool:
+    """A layout that failed late still has the times it measured; an unproven one has none."""
+    return any(sample.checksum is not None for sample in arm.samples)
+
+
+def _result(arm: _Arm, experiment: Experiment, counters: Counters) -> LayoutResult:
+    first = arm.samples[0]
+    return LayoutResult(
+        layout=arm.layout.name,
+        header_sha256=hashlib.sha256(arm.layout.header.read_bytes()).hexdigest(),
+        mode=experiment.mode,
+        sessions=experiment.sessions,
+        prefetch=first.prefetch,
+        route="builtin" if arm.plugin is None else "plugin",
+        checksum=first.checksum,
+        figures=figures(arm.samples, sizing.figures(arm.footprint), counters.unavailable),
+        table=first.table,
+        samples=tuple(arm.samples),
+    )
