@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cachebench import _core
 from cachebench._core import ffi, lib
 from cachebench.catalogue import Layout, csrc_folder, layouts_folder
 from cachebench.errors import CachebenchError
@@ -152,19 +151,15 @@ class Toolchain:
         )
 
 
-def is_builtin(recipe: Recipe) -> bool:
-    """Whether the kernel is in the extension module already."""
-    return recipe.layout.builtin and recipe == Recipe(recipe.layout)
-
-
 def route(recipe: Recipe) -> Literal["builtin", "plugin"]:
     """How the kernel comes: from the extension module, or compiled on demand."""
-    return "builtin" if is_builtin(recipe) else "plugin"
+    built_in = recipe.layout.builtin and recipe == Recipe(recipe.layout)
+    return "builtin" if built_in else "plugin"
 
 
 def artifact(recipe: Recipe, on_event: OnEvent | None = None) -> Path | None:
     """What a worker passes to :func:`load`: a path, or None for a built-in kernel."""
-    return None if is_builtin(recipe) else build(recipe, on_event)
+    return None if route(recipe) == "builtin" else build(recipe, on_event)
 
 
 def load(path: Path | str | None, layout_name: str, key_size: int) -> Any:
@@ -248,33 +243,6 @@ def cache_key(recipe: Recipe, toolchain: Toolchain) -> str:
         if not re.match(rb'# \d+ ".*//"$', line):
             digest.update(line.strip() + b"\n")
     return digest.hexdigest()[:32]
-
-
-def description(recipe: Recipe | None = None) -> dict[str, object]:
-    """Compiler and flags of a recipe's kernel, for the environment of a result.
-
-    Without a recipe, those of the built-in kernels, as the compiler wrote them
-    into the debug information. An entry ``{"value": ..., "reason": ...}`` like
-    the others there.
-    """
-    if recipe is not None and not is_builtin(recipe):
-        toolchain = Toolchain.find()
-        compiler, flags = toolchain.version, list(toolchain.resolved_flags(recipe))
-        made = "plugin"
-    else:
-        # "GNU C11 12.2.0 -march=x86-64-v2 -g -O2 ..."; clang names no flags.
-        found = re.search(
-            rb"(GNU C1\d \d[^\0 ]*|(?:[A-Za-z]+ )?clang version [^\0]*)((?: -[^\0]*)?)\0",
-            Path(_core.__file__).read_bytes(),
-        )
-        if found is None:
-            return {"value": None, "reason": "the extension module has no debug information"}
-        compiler, flags = found[1].decode(), found[2].decode().split()
-        made = "builtin"
-    return {
-        "value": {"route": made, "compiler": compiler, "flags": flags, "abi": ABI},
-        "reason": None,
-    }
 
 
 # ---- Compiler
@@ -420,8 +388,9 @@ def _missing(errors: list[tuple[str, str, str, str]]) -> list[str]:
     """Names of the contract that the compiler did not find."""
     absent: set[str] = set()
     for *_, message in errors:
-        if _ABSENT.search(message):
-            absent.update(_QUOTED.findall(message))
+        # The first name is what is absent; one more is the compiler's guess.
+        if _ABSENT.search(message) and (name := _QUOTED.search(message)):
+            absent.add(name[1])
     missing = [name for name in _CONTRACT if name in absent]
     # Without the macro, the driver asks for the function of its other value.
     if "LAYOUT_COPIES_QOS" in missing and "layout_publish" in missing:

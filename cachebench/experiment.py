@@ -227,7 +227,7 @@ def from_arguments(arguments: argparse.Namespace) -> Experiment:
 
 def _within(option: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
-        raise CachebenchError(f"{option} {value:g}: type a number from {low:g} to {high:g}")
+        raise CachebenchError(f"{option} {value}: type a number from {low} to {high}")
 
 
 def _split(flags: str) -> list[str]:

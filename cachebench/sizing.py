@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from cachebench import core
 from cachebench.core import Pointer
@@ -16,6 +16,15 @@ PROCESS_BYTES = 64 << 20
 """The worker's interpreter, its key streams and the proof's buffers, rounded up."""
 
 
+HUGE_PAGES = {
+    "2m": (1 << 21, "sysctl -w vm.nr_hugepages={}"),
+    "1g": (
+        1 << 30,
+        "echo {} > /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Footprint:
     """Bytes of one arm, by what they are for; ``total`` adds the process around it."""
@@ -25,6 +34,8 @@ class Footprint:
     state: int
     shared: int
     free_lists: int
+    huge: int
+    """In pages of the size that was asked for; the free lists are in ordinary ones."""
     total: int
 
     def per_session(self, part: int) -> float:
@@ -40,6 +51,7 @@ def footprint(ops: Pointer, experiment: Experiment) -> Footprint:
         state=computed.sessions,
         shared=computed.shared,
         free_lists=computed.free_lists,
+        huge=computed.mapped - computed.free_lists_mapped,
         total=computed.mapped + core.traffic_bytes(experiment) + PROCESS_BYTES,
     )
 
@@ -62,7 +74,9 @@ def check(arms: Sequence[tuple[str, Footprint]], experiment: Experiment) -> None
 
     Layouts run one after the other, so each needs only its own.
     """
-    available = _available()
+    facts = collect()
+    _check_pages(arms, experiment, facts)
+    available = _least(facts, "memory_available_bytes", "memory_limit_bytes")
     for name, size in arms:
         if available is not None and size.total > available:
             most = int(experiment.sessions * available / size.total)
@@ -85,12 +99,37 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
-def _available() -> int | None:
-    """Bytes that can be had now; None if the kernel does not tell."""
-    facts = collect(Path("/"))
-    values = []
-    for name in ("memory_available_bytes", "memory_limit_bytes"):
-        entry = facts.get(name)
-        if isinstance(entry, dict) and isinstance(entry.get("value"), int):
-            values.append(int(entry["value"]))
-    return min(values) if values else None
+def _check_pages(
+    arms: Sequence[tuple[str, Footprint]], experiment: Experiment, facts: Mapping[str, object]
+) -> None:
+    """Raises CachebenchError if pages of the size asked for cannot be had."""
+    if experiment.pages == "thp" and _value(facts, "thp") == "never":
+        raise CachebenchError(
+            "--pages thp: transparent huge pages are off; type "
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, or --pages 4k"
+        )
+    if experiment.pages not in HUGE_PAGES:
+        return
+    page, setting = HUGE_PAGES[experiment.pages]
+    free = 0
+    for pool in _value(facts, "huge_pages") or ():
+        if pool["page_bytes"] == page:
+            free = pool["free"]
+    for name, size in arms:
+        needed = -(-size.huge // page)
+        if needed > free:
+            raise CachebenchError(
+                f"--pages {experiment.pages}: layout {name} needs {needed} pages and {free} are "
+                f"free; type {setting.format(needed)}"
+            )
+
+
+def _value(facts: Mapping[str, object], name: str) -> Any:
+    entry = facts.get(name)
+    return entry.get("value") if isinstance(entry, dict) else None
+
+
+def _least(facts: Mapping[str, object], *names: str) -> int | None:
+    """The smallest of the facts that the kernel tells."""
+    values = [value for name in names if isinstance(value := _value(facts, name), int)]
+    return min(values, default=None)

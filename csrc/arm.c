@@ -65,7 +65,7 @@ struct cb_footprint cb_footprint(const struct cb_ops *ops, const struct cb_confi
 	uint64_t slots = arena_bytes(&slot_arena, config);
 
 	f.table = slots;
-	f.mapped = cb_page_round(slots, CB_PAGES_4K);
+	f.free_lists_mapped = cb_page_round(slots, CB_PAGES_4K);
 	for (uint32_t i = 0; i < ops->table_arena_count; i++) {
 		uint64_t bytes = arena_bytes(&ops->table_arenas[i], config);
 
@@ -85,9 +85,10 @@ struct cb_footprint cb_footprint(const struct cb_ops *ops, const struct cb_confi
 			uint64_t list = arena_bytes(&free_arena, config);
 
 			f.free_lists += list;
-			f.mapped += cb_page_round(list, CB_PAGES_4K);
+			f.free_lists_mapped += cb_page_round(list, CB_PAGES_4K);
 		}
 	}
+	f.mapped += f.free_lists_mapped;
 	return f;
 }
 

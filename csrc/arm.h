@@ -35,6 +35,7 @@ struct cb_footprint {
 	uint64_t shared;      /* profiles and rules */
 	uint64_t free_lists;  /* of the pools */
 	uint64_t mapped;      /* all of it in whole pages */
+	uint64_t free_lists_mapped; /* of it, the stacks in ordinary pages */
 };
 
 /* Buckets for `sessions` at a load of at most `max_load`. */

@@ -118,7 +118,7 @@ struct cb_ops {
 	uint32_t size; /* sizeof(struct cb_ops): a second check of the ABI */
 	const char *layout;
 	const char *table;
-	const char *stage; /* last stage that the lookups execute; "session" is all of it */
+	const char *stage; /* last stage that the lookups execute; "SESSION" is all of it */
 	uint32_t key_size;
 	uint32_t prefetch_steps; /* of the layout: 0, 1 or 2 */
 	uint32_t copies_qos;     /* 1: each session holds a copy of its profile's values */

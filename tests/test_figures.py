@@ -1,0 +1,66 @@
+"""Figures from fabricated samples."""
+
+from __future__ import annotations
+
+import pytest
+from results import NO_PMU, count, counted, region, sample
+
+from cachebench.analyze.figures import FIGURES, figures
+from cachebench.model import Share
+
+
+def test_a_process_is_the_median_of_its_regions_and_the_figure_the_mean_of_processes() -> None:
+    samples = [sample(0, 50, 51, 500), sample(1, 51, 51, 51)]
+    figure = figures(samples, {}, {})["ns_per_lookup"]
+    assert figure.value == pytest.approx(51.0)
+    assert figure.low == pytest.approx(51.0) == figure.high
+    assert (figure.unit, figure.source) == ("ns", "measured")
+
+
+def test_percentiles_of_a_burst_are_in_ns_by_the_processs_own_ticks() -> None:
+    found = figures([sample(0, 50)], {}, {})
+    assert found["burst_p50_ns"].value == pytest.approx(502.5, abs=2)  # 2 ticks a ns
+    assert found["burst_p999_ns"].value == pytest.approx(4545, abs=10)
+
+
+def test_counters_are_per_lookup_less_what_an_empty_region_counts() -> None:
+    process = counted(count("cycles", 90e6 + 500, 500), count("instructions", 180e6))
+    found = figures([process], {}, {})
+    assert found["cycles_per_lookup"].value == pytest.approx(90)
+    assert found["ipc"].value == pytest.approx(2.0, rel=1e-4)
+    assert found["ipc"].low is None
+
+
+def test_backend_stalls_follow_the_formula_of_the_cpu() -> None:
+    share = Share(numerator="backend_slots", denominator="cycles", factor=6, text="")
+    process = counted(count("cycles", 100e6), count("backend_slots", 300e6), backend_stalls=share)
+    assert figures([process], {}, {})["backend_stall_share"].value == pytest.approx(0.5)
+
+
+def test_a_share_above_one_is_no_figure() -> None:
+    share = Share(numerator="backend_slots", denominator="slots", factor=1, text="")
+    process = counted(count("slots", 1e6), count("backend_slots", 3e6), backend_stalls=share)
+    assert figures([process], {}, {})["backend_stall_share"].value is None
+
+
+def test_a_counter_that_was_not_counted_has_its_reason_and_no_value() -> None:
+    found = figures([sample(0, 50)], {}, {"cycles": NO_PMU})
+    assert found["cycles_per_lookup"].value is None
+    assert found["cycles_per_lookup"].reason == NO_PMU
+    assert found["llc_misses_per_lookup"].reason == "not counted"
+
+
+def test_stage_cuts_give_times_up_to_a_stage_only_when_they_were_run() -> None:
+    plain = figures([sample(0, 50)], {}, {})
+    cut = figures([sample(0, 50, stages={"hash": (region(3.0), region(4.0), region(5.0))})], {}, {})
+    assert "ns_to_hash" not in plain
+    assert cut["ns_to_hash"].value == pytest.approx(4.0)
+
+
+def test_the_share_in_huge_pages_leaves_the_free_lists_out() -> None:
+    assert figures([sample(0, 50)], {}, {})["huge_page_share"].value == pytest.approx(1.0)
+
+
+def test_names_and_titles_of_figures_are_unique() -> None:
+    assert len({spec.name for spec in FIGURES}) == len(FIGURES)
+    assert len({spec.title for spec in FIGURES}) == len(FIGURES)
