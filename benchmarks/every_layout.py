@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from common import Run, cachebench, machine, table
+from _common import Run, cachebench, machine, table
 
 NAMES = ("embedded", "flat", "hotcold", "packed", "index32", "pointer", "flat5", "soa")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from common import cachebench, machine, table
+from _common import cachebench, machine, table
 
 STEPS = ("0", "1", "2")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from common import cachebench, layouts, machine, table
+from _common import cachebench, layouts, machine, table
 
 NAMES = ("pointer", "flat", "embedded")
 LEAST = {("pointer", "flat"): 1.5, ("flat", "embedded"): 1.25}

@@ -115,8 +115,8 @@ static void order_pool(struct cb_arena *pool, const struct cb_config *config, ui
 	struct cb_permutation p = cb_permutation(n, config->heap_seed * 64 + number);
 
 	for (uint32_t i = 0; i < n; i++)
-		pool->free[i] = config->heap == CB_HEAP_SHUFFLED ? (uint32_t)cb_permute(&p, i)
-								 : n - 1 - i;
+		pool->free[i] =
+			config->heap == CB_HEAP_SHUFFLED ? (uint32_t)cb_permute(&p, i) : n - 1 - i;
 	pool->free_count = n;
 }
 
@@ -151,8 +151,8 @@ static int open_table(struct opened_arm *opened, const struct cb_config *config,
 
 	if (map_arena(opened, &buckets, &ops->table_arenas[0], config, config->pages, why,
 		      why_size) != 0 ||
-	    map_arena(opened, &keys, &ops->table_arenas[1], config, config->pages, why,
-		      why_size) != 0 ||
+	    map_arena(opened, &keys, &ops->table_arenas[1], config, config->pages, why, why_size) !=
+		    0 ||
 	    map_arena(opened, &slots, &slot_arena, config, CB_PAGES_4K, why, why_size) != 0)
 		return -1;
 	table->buckets = buckets.base;
@@ -195,8 +195,8 @@ struct cb_arm *cb_arm_open(const struct cb_ops *ops, const struct cb_config *con
 {
 	/* A member of the table that lookups read is in its first line. */
 	struct opened_arm *opened =
-		aligned_alloc(CB_CACHE_LINE, (sizeof *opened + CB_CACHE_LINE - 1) /
-						     CB_CACHE_LINE * CB_CACHE_LINE);
+		aligned_alloc(CB_CACHE_LINE,
+			      (sizeof *opened + CB_CACHE_LINE - 1) / CB_CACHE_LINE * CB_CACHE_LINE);
 
 	if (opened == NULL) {
 		snprintf(why, why_size, "no memory for an arm");

@@ -29,12 +29,12 @@ struct cb_config {
 
 /* Bytes that an arm will take, computed. */
 struct cb_footprint {
-	uint64_t buckets;     /* number of buckets: a power of two */
-	uint64_t table;       /* bucket and key arenas, stack of free entries */
-	uint64_t sessions;    /* arenas of the layout that grow with the sessions */
-	uint64_t shared;      /* profiles and rules */
-	uint64_t free_lists;  /* of the pools */
-	uint64_t mapped;      /* all of it in whole pages */
+	uint64_t buckets;           /* number of buckets: a power of two */
+	uint64_t table;             /* bucket and key arenas, stack of free entries */
+	uint64_t sessions;          /* arenas of the layout that grow with the sessions */
+	uint64_t shared;            /* profiles and rules */
+	uint64_t free_lists;        /* of the pools */
+	uint64_t mapped;            /* all of it in whole pages */
 	uint64_t free_lists_mapped; /* of it, the stacks in ordinary pages */
 };
 

@@ -48,8 +48,7 @@ static uint32_t *find_slot(const struct flow_table *table, const struct cb_tuple
 	size_t mask = table->slot_count - 1;
 	size_t at = (size_t)hash_tuple(tuple) & mask;
 
-	while (table->slots[at] &&
-	       memcmp(&flows[table->slots[at] - 1], tuple, sizeof(*tuple)) != 0)
+	while (table->slots[at] && memcmp(&flows[table->slots[at] - 1], tuple, sizeof(*tuple)) != 0)
 		at = (at + 1) & mask;
 	return &table->slots[at];
 }
@@ -139,10 +138,10 @@ static bool add_record(struct flow_table *table, struct cb_capture *out,
 	return !dissection.keyed || add_keyed(table, out, &dissection.tuple, record->length);
 }
 
-static int read_bytes(const uint8_t *bytes, size_t size, struct cb_capture *out,
-		      char *why, size_t why_size)
+static int read_bytes(const uint8_t *bytes, size_t size, struct cb_capture *out, char *why,
+		      size_t why_size)
 {
-	struct flow_table table = { 0 };
+	struct flow_table table = {0};
 	struct cb_savefile file;
 	struct cb_record record;
 	bool stored = true;

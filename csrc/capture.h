@@ -14,20 +14,20 @@
  * and AH. A non-first fragment, another protocol, or fewer than the four port
  * bytes give no key. Flows are one-way and numbered by first appearance. */
 struct cb_capture {
-	uint64_t packets;     /* complete records */
-	uint64_t ip4;         /* frames that reach IPv4, good header or not */
-	uint64_t ip6;         /* the same for IPv6 */
-	uint64_t non_ip;      /* all other frames */
-	uint64_t fragments;   /* non-first fragments */
-	uint64_t keyed;       /* packets with a key */
-	uint64_t wire_bytes;  /* sum of the records' original lengths */
+	uint64_t packets;      /* complete records */
+	uint64_t ip4;          /* frames that reach IPv4, good header or not */
+	uint64_t ip6;          /* the same for IPv6 */
+	uint64_t non_ip;       /* all other frames */
+	uint64_t fragments;    /* non-first fragments */
+	uint64_t keyed;        /* packets with a key */
+	uint64_t wire_bytes;   /* sum of the records' original lengths */
 	uint64_t fault_offset; /* byte in the file where reading stopped */
-	const char *fault;    /* why it stopped before the end, or NULL */
+	const char *fault;     /* why it stopped before the end, or NULL */
 
 	uint32_t flow_count;
-	struct cb_tuple *flows;   /* flow_count */
-	uint32_t *packet_flow;    /* keyed: flow of each keyed packet, in file order */
-	uint16_t *packet_length;  /* keyed: length on the wire in bytes, at most 65535 */
+	struct cb_tuple *flows;  /* flow_count */
+	uint32_t *packet_flow;   /* keyed: flow of each keyed packet, in file order */
+	uint16_t *packet_length; /* keyed: length on the wire in bytes, at most 65535 */
 };
 
 /* Reads a pcap or pcapng file. Returns 0, also for a file with a fault after

@@ -75,16 +75,16 @@ struct cb_arm {
 	struct cb_heap heap;
 	const struct cb_ops *ops;
 	struct cb_sessions sessions;
-	uint64_t packets;  /* processed so far: the number of the next packet */
-	uint64_t checksum; /* ordered sum of all output words so far */
-	uint64_t hits;     /* of `packets` */
+	uint64_t packets;     /* processed so far: the number of the next packet */
+	uint64_t checksum;    /* ordered sum of all output words so far */
+	uint64_t hits;        /* of `packets` */
 	uint64_t opaque_zero; /* 0, but no compiler or CPU knows: orders serial lookups */
 };
 
 /* Packets in the order of their arrival. */
 struct cb_stream {
-	const char *keys;         /* `count` keys, key_size bytes each */
-	const uint16_t *lengths;  /* `count` lengths in bytes */
+	const char *keys;        /* `count` keys, key_size bytes each */
+	const uint16_t *lengths; /* `count` lengths in bytes */
 	uint64_t count;
 };
 
@@ -93,12 +93,12 @@ enum cb_mode { CB_BULK, CB_SINGLE, CB_SERIAL, CB_MODE_COUNT };
 /* What a table's entries and one stream of lookups say about the table. */
 struct cb_table_stats {
 	uint64_t entries;
-	uint64_t primary;        /* entries that are in their primary bucket */
+	uint64_t primary; /* entries that are in their primary bucket */
 	uint64_t lookups;
 	uint64_t hits;
-	uint64_t bucket_probes;  /* buckets whose signatures were compared */
+	uint64_t bucket_probes; /* buckets whose signatures were compared */
 	uint64_t key_compares;
-	uint64_t false_hits;     /* signature equal, key not */
+	uint64_t false_hits; /* signature equal, key not */
 };
 
 struct cb_expiry {

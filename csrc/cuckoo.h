@@ -247,8 +247,8 @@ static bool cuckoo_make_space(struct cb_table *t, uint32_t root, uint16_t sig, u
 		if (tail + CB_BUCKET_ENTRIES > CUCKOO_BFS_QUEUE_MAX_LEN)
 			continue;
 		for (uint32_t i = 0; i < CB_BUCKET_ENTRIES; i++) {
-			uint32_t alternate = cuckoo_alternate(t, queue[head].bucket,
-							      bucket->sig_current[i]);
+			uint32_t alternate =
+				cuckoo_alternate(t, queue[head].bucket, bucket->sig_current[i]);
 
 			touch_prefetch(cuckoo_bucket(t, alternate));
 			queue[tail++] = (struct cuckoo_node){

@@ -285,10 +285,9 @@ static int skip_extensions(struct cursor *cursor, int protocol, struct cb_dissec
 	return protocol;
 }
 
-void cb_dissect(uint16_t link_type, const uint8_t *frame, size_t length,
-		struct cb_dissection *out)
+void cb_dissect(uint16_t link_type, const uint8_t *frame, size_t length, struct cb_dissection *out)
 {
-	struct cursor cursor = { frame, length };
+	struct cursor cursor = {frame, length};
 	const uint8_t *ports;
 	int protocol;
 

@@ -72,7 +72,8 @@ ALWAYS_INLINE void drive_bulk(struct cb_arm *arm, const struct cb_stream *stream
 	uint64_t checksum = arm->checksum, hits = arm->hits;
 
 	for (uint64_t base = 0; base < stream->count; base += burst) {
-		uint32_t n = stream->count - base < burst ? (uint32_t)(stream->count - base) : burst;
+		uint32_t n =
+			stream->count - base < burst ? (uint32_t)(stream->count - base) : burst;
 
 		for (uint32_t i = 0; i < n; i++)
 			look_hash(t, &look[i], drive_key(stream->keys, base + i));
@@ -131,8 +132,9 @@ ALWAYS_INLINE void drive_single(struct cb_arm *arm, const struct cb_stream *stre
 
 			word = cuckoo_sig(hash);
 			if (DRIVE_RUNS(BUCKET))
-				word = match8(cuckoo_bucket(t, cuckoo_primary(t, hash))->sig_current,
-					      (uint16_t)word);
+				word = match8(
+					cuckoo_bucket(t, cuckoo_primary(t, hash))->sig_current,
+					(uint16_t)word);
 		}
 		checksum = cb_ordered(checksum, word);
 	}
@@ -153,8 +155,9 @@ static inline void drive_prefetch_pools(const struct cb_heap *heap, uint32_t n)
 		if (layout_arenas[a].kind != CB_POOL)
 			continue;
 		for (uint32_t i = 1; i <= n && i <= pool->free_count; i++)
-			touch_prefetch_range(pool->base + (uint64_t)pool->free[pool->free_count - i] *
-								  layout_arenas[a].stride,
+			touch_prefetch_range(pool->base +
+						     (uint64_t)pool->free[pool->free_count - i] *
+							     layout_arenas[a].stride,
 					     layout_arenas[a].stride);
 	}
 }
@@ -191,11 +194,16 @@ static uint64_t drive_create(struct cb_arm *arm, const char *keys, const uint64_
 	return count;
 }
 
+static inline struct cuckoo_key *drive_entry(const struct cb_arm *arm, struct cuckoo_place place)
+{
+	return cuckoo_key(&arm->table, place.bucket->key_idx[place.i]);
+}
+
 static void drive_remove(struct cb_arm *arm, struct cuckoo_place place)
 {
-	uint32_t index = place.bucket->key_idx[place.i];
+	struct cuckoo_key *entry = drive_entry(arm, place);
 
-	layout_destroy(&arm->heap, &cuckoo_key(&arm->table, index)->data.slot, index);
+	layout_destroy(&arm->heap, &entry->data.slot, cuckoo_index(&arm->table, entry));
 	cuckoo_erase(&arm->table, place);
 }
 
@@ -247,19 +255,12 @@ ALWAYS_INLINE void drive_walk(struct cb_arm *arm, drive_visit_fn *visit, void *c
 				}
 		}
 		for (uint32_t i = 0; i < n; i++)
-			layout_prefetch1(&arm->heap, &cuckoo_key(t, found[i].bucket->key_idx[found[i].i])
-							      ->data.slot);
+			layout_prefetch1(&arm->heap, &drive_entry(arm, found[i])->data.slot);
 		for (uint32_t i = 0; i < n; i++)
-			layout_prefetch2(&arm->heap, &cuckoo_key(t, found[i].bucket->key_idx[found[i].i])
-							      ->data.slot);
+			layout_prefetch2(&arm->heap, &drive_entry(arm, found[i])->data.slot);
 		for (uint32_t i = 0; i < n; i++)
 			visit(arm, found[i], context);
 	}
-}
-
-static inline struct cuckoo_key *drive_entry(const struct cb_arm *arm, struct cuckoo_place place)
-{
-	return cuckoo_key(&arm->table, place.bucket->key_idx[place.i]);
 }
 
 static inline void drive_read_entry(struct cb_arm *arm, struct cuckoo_key *entry,
@@ -335,9 +336,9 @@ static inline void drive_reprofile_one(struct cb_arm *arm, struct cuckoo_place p
 	struct drive_reprofile *change = context;
 	struct cuckoo_key *entry = drive_entry(arm, place);
 
-	change->written += layout_reprofile(&arm->heap, &entry->data.slot,
-					    cuckoo_index(&arm->table, entry), change->profile,
-					    change->qos);
+	change->written +=
+		layout_reprofile(&arm->heap, &entry->data.slot, cuckoo_index(&arm->table, entry),
+				 change->profile, change->qos);
 }
 
 static uint64_t drive_reprofile(struct cb_arm *arm, uint32_t profile, struct cb_qos qos)

@@ -138,9 +138,9 @@ static int parse(int argc, char **argv)
 		const char *equals = strchr(argv[a], '=');
 		size_t i = 0, n = sizeof options / sizeof *options;
 
-		while (i < n && (equals == NULL ||
-				 strlen(options[i].key) != (size_t)(equals - argv[a]) ||
-				 strncmp(options[i].key, argv[a], (size_t)(equals - argv[a])) != 0))
+		while (i < n &&
+		       (equals == NULL || strlen(options[i].key) != (size_t)(equals - argv[a]) ||
+			strncmp(options[i].key, argv[a], (size_t)(equals - argv[a])) != 0))
 			i++;
 		if (i == n || option_set(&options[i], equals + 1) != 0) {
 			snprintf(why, sizeof why, "%.100s: not an option with a value it takes",

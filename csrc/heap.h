@@ -27,8 +27,7 @@ static inline void heap_give(struct cb_arena *pool, uint32_t element)
 }
 
 /* Takes an element of a pool, or gives it back, as a pointer to its type. */
-#define HEAP_TAKE(heap, number, type) \
-	HEAP_AT(heap, number, type, heap_take(&(heap)->arena[number]))
+#define HEAP_TAKE(heap, number, type) HEAP_AT(heap, number, type, heap_take(&(heap)->arena[number]))
 #define HEAP_GIVE(heap, number, type, element) \
 	heap_give(&(heap)->arena[number], (uint32_t)((element) - HEAP_AT(heap, number, type, 0)))
 

@@ -45,7 +45,8 @@ typedef struct key40 cb_key;
 #define KERNEL_JOIN(a, b) KERNEL_JOIN_OF(a, b)
 
 #define KERNEL_BULK(steps) \
-	static void bulk_##steps(struct cb_arm *arm, const struct cb_stream *stream, uint32_t burst) \
+	static void bulk_##steps(struct cb_arm *arm, const struct cb_stream *stream, \
+				 uint32_t burst) \
 	{ \
 		drive_bulk(arm, stream, burst, steps); \
 	}

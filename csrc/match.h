@@ -11,8 +11,8 @@
 #include <emmintrin.h>
 static inline uint32_t match8(const uint16_t *sigs, uint16_t sig)
 {
-	__m128i equal = _mm_cmpeq_epi16(_mm_load_si128((const __m128i *)sigs),
-					_mm_set1_epi16((short)sig));
+	__m128i equal =
+		_mm_cmpeq_epi16(_mm_load_si128((const __m128i *)sigs), _mm_set1_epi16((short)sig));
 
 	return (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128()));
 }

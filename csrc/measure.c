@@ -241,8 +241,8 @@ uint64_t cb_fill(struct cb_arm *arm, const struct cb_traffic *traffic, uint64_t 
 		/* The same half leaves in one order and comes back in another: the
 		 * second permutation maps the first one's half onto itself. */
 		struct cb_permutation leave = cb_permutation(count, seed * 4 + 2 * round);
-		struct cb_permutation within = cb_permutation(count / 2 ? count / 2 : 1,
-							      seed * 4 + 2 * round + 1);
+		struct cb_permutation within =
+			cb_permutation(count / 2 ? count / 2 : 1, seed * 4 + 2 * round + 1);
 		uint64_t ids[FILL_BLOCK];
 
 		fill_pass(&fill, count / 2, &leave, 1);

@@ -29,8 +29,7 @@ struct page_size {
 
 static const struct page_size page_sizes[] = {
 	[CB_PAGES_4K] = {"4k", 4096, 0, MADV_NOHUGEPAGE, "use fewer sessions"},
-	[CB_PAGES_THP] = {"thp", HUGE_2M, 0, MADV_HUGEPAGE,
-			  "use fewer sessions, or --pages 4k"},
+	[CB_PAGES_THP] = {"thp", HUGE_2M, 0, MADV_HUGEPAGE, "use fewer sessions, or --pages 4k"},
 	[CB_PAGES_2M] = {"2m", HUGE_2M, MAP_HUGETLB | 21 << MAP_HUGE_SHIFT, 0,
 			 "sysctl -w vm.nr_hugepages=N gives N pages of 2 MiB"},
 	[CB_PAGES_1G] = {"1g", HUGE_1G, MAP_HUGETLB | 30 << MAP_HUGE_SHIFT, 0,

@@ -53,8 +53,8 @@ const struct cb_ops *cb_plugin_open(const char *path, char *why, size_t why_size
 	if (ops == NULL) {
 		snprintf(why, why_size, "%s exports no %s", path, CB_PLUGIN_SYMBOL);
 	} else if (ops->abi != CB_ABI || ops->size != sizeof *ops) {
-		snprintf(why, why_size, "%s has ABI %u of %u bytes; this cachebench has %u of %zu", path,
-			 ops->abi, ops->size, CB_ABI, sizeof *ops);
+		snprintf(why, why_size, "%s has ABI %u of %u bytes; this cachebench has %u of %zu",
+			 path, ops->abi, ops->size, CB_ABI, sizeof *ops);
 		ops = NULL;
 	}
 	if (ops == NULL)

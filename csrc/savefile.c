@@ -26,7 +26,7 @@ enum {
 	PACKET_SIMPLE_BODY = 4,
 };
 
-static const uint8_t pcapng_magic[4] = { 0x0a, 0x0d, 0x0d, 0x0a };
+static const uint8_t pcapng_magic[4] = {0x0a, 0x0d, 0x0d, 0x0a};
 
 /* The body of a block, without its frame. */
 struct block {
@@ -69,8 +69,8 @@ static int open_pcap(struct cb_savefile *file, char *why, size_t why_size)
 	unsigned major;
 
 	if (file->size < PCAP_HEADER) {
-		snprintf(why, why_size, "ends inside the pcap header: %zu of %d bytes",
-			 file->size, PCAP_HEADER);
+		snprintf(why, why_size, "ends inside the pcap header: %zu of %d bytes", file->size,
+			 PCAP_HEADER);
 		return -1;
 	}
 	major = get16(file, file->bytes + 4);
@@ -266,11 +266,11 @@ static const struct lookalike {
 	uint8_t length;
 	const char *advice;
 } lookalikes[] = {
-	{ { 0x1f, 0x8b }, 2, "compressed with gzip: unpack it first" },
-	{ { 0x28, 0xb5, 0x2f, 0xfd }, 4, "compressed with zstd: unpack it first" },
-	{ { 0xfd, '7', 'z', 'X' }, 4, "compressed with xz: unpack it first" },
-	{ { 0x04, 0x22, 0x4d, 0x18 }, 4, "compressed with lz4: unpack it first" },
-	{ { 's', 'n', 'o', 'o' }, 4, "a snoop file: convert it to pcap first" },
+	{{0x1f, 0x8b}, 2, "compressed with gzip: unpack it first"},
+	{{0x28, 0xb5, 0x2f, 0xfd}, 4, "compressed with zstd: unpack it first"},
+	{{0xfd, '7', 'z', 'X'}, 4, "compressed with xz: unpack it first"},
+	{{0x04, 0x22, 0x4d, 0x18}, 4, "compressed with lz4: unpack it first"},
+	{{'s', 'n', 'o', 'o'}, 4, "a snoop file: convert it to pcap first"},
 };
 
 static void explain_magic(const uint8_t *bytes, char *why, size_t why_size)
@@ -287,8 +287,8 @@ static void explain_magic(const uint8_t *bytes, char *why, size_t why_size)
 		 bytes[0], bytes[1], bytes[2], bytes[3]);
 }
 
-int cb_savefile_open(struct cb_savefile *file, const uint8_t *bytes, size_t size,
-		     char *why, size_t why_size)
+int cb_savefile_open(struct cb_savefile *file, const uint8_t *bytes, size_t size, char *why,
+		     size_t why_size)
 {
 	memset(file, 0, sizeof(*file));
 	file->bytes = bytes;

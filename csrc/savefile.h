@@ -11,14 +11,14 @@
 struct cb_savefile {
 	const uint8_t *bytes;
 	size_t size;
-	size_t offset;        /* of the record or block to be read next */
-	bool blocks;          /* pcapng */
-	bool big_endian;      /* of the file, or of the pcapng section */
-	uint16_t minor;       /* pcap: version 2.minor */
-	uint16_t link_type;   /* pcap: of all records */
-	const char *fault;    /* why the walk stopped before the end, or NULL */
+	size_t offset;      /* of the record or block to be read next */
+	bool blocks;        /* pcapng */
+	bool big_endian;    /* of the file, or of the pcapng section */
+	uint16_t minor;     /* pcap: version 2.minor */
+	uint16_t link_type; /* pcap: of all records */
+	const char *fault;  /* why the walk stopped before the end, or NULL */
 
-	struct cb_interface { /* pcapng: of this section */
+	struct cb_interface {     /* pcapng: of this section */
 		uint32_t snaplen; /* 0: not limited */
 		uint16_t link_type;
 	} *interfaces;
@@ -35,8 +35,8 @@ struct cb_record {
 
 /* Starts a walk. Returns -1 with one line in `why` if the bytes do not begin as
  * a capture file does. */
-int cb_savefile_open(struct cb_savefile *file, const uint8_t *bytes, size_t size,
-		     char *why, size_t why_size);
+int cb_savefile_open(struct cb_savefile *file, const uint8_t *bytes, size_t size, char *why,
+		     size_t why_size);
 
 /* The next record, or false at the end of the file or of what can be read of it:
  * `fault` tells the two apart. */

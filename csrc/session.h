@@ -58,7 +58,8 @@ struct cb_session {
 };
 
 _Static_assert(sizeof(struct cb_qos) + sizeof(struct cb_policer) + sizeof(struct cb_stats) +
-			       sizeof(struct cb_action) + sizeof(uint32_t) == 48,
+			       sizeof(struct cb_action) + sizeof(uint32_t) ==
+		       48,
 	       "the hot state is 48 bytes in every layout");
 _Static_assert(sizeof(struct cb_cold) == 96, "the cold state is 96 bytes in every layout");
 
@@ -116,11 +117,10 @@ static inline uint64_t cb_mix(uint64_t x)
 
 /* Token bucket. Tops the bucket up for the ticks since the last packet, takes
  * the packet's length if that much is there, and says whether it was. */
-static inline bool cb_police(struct cb_policer *policer, struct cb_qos qos,
-			     struct cb_packet packet)
+static inline bool cb_police(struct cb_policer *policer, struct cb_qos qos, struct cb_packet packet)
 {
-	uint64_t filled = policer->tokens +
-			  (uint64_t)qos.rate * (uint32_t)(packet.now - policer->tick);
+	uint64_t filled =
+		policer->tokens + (uint64_t)qos.rate * (uint32_t)(packet.now - policer->tick);
 	uint32_t tokens = filled < qos.burst ? (uint32_t)filled : qos.burst;
 	bool conforms = tokens >= packet.length;
 
@@ -171,8 +171,8 @@ static inline uint32_t cb_below(uint64_t h, uint32_t bound)
 }
 
 /* The state of session `id` at the tick of its creation. */
-static inline void cb_session_make(struct cb_session *s, const struct cb_sessions *all,
-				   uint64_t id, uint32_t now)
+static inline void cb_session_make(struct cb_session *s, const struct cb_sessions *all, uint64_t id,
+				   uint32_t now)
 {
 	uint64_t h = cb_mix(all->seed + id * CB_ORDER_PRIME);
 	uint64_t g = cb_mix(h + 1);
@@ -186,8 +186,8 @@ static inline void cb_session_make(struct cb_session *s, const struct cb_session
 				       .port = (uint16_t)(h >> 32),
 				       .flags = (uint16_t)(h >> 48)};
 	s->rule = cb_below(g, all->rule_count);
-	s->cold = (struct cb_cold){.created = now, .subscriber = id, .profile = profile,
-				   .zone = (uint32_t)(h >> 40)};
+	s->cold = (struct cb_cold){
+		.created = now, .subscriber = id, .profile = profile, .zone = (uint32_t)(h >> 40)};
 	for (int i = 0; i < CB_TAGS; i++)
 		s->cold.tags[i] = h ^ (g << (i + 1));
 }

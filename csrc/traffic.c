@@ -28,8 +28,7 @@ struct cb_traffic {
 /* Packet sizes 60, 590 and 1,514 bytes in the ratio 7:4:1 (IMIX). */
 static uint16_t imix_length(uint64_t word)
 {
-	static const uint16_t lengths[12] = {60,  60,  60,  60,  60,  60,
-					     60,  590, 590, 590, 590, 1514};
+	static const uint16_t lengths[12] = {60, 60, 60, 60, 60, 60, 60, 590, 590, 590, 590, 1514};
 
 	return lengths[cb_below(word, 12)];
 }
@@ -101,7 +100,8 @@ uint64_t cb_traffic_bytes(const struct cb_traffic_config *config)
 {
 	switch (config->popularity) {
 	case CB_CAMPUS: /* alias table, and weights and a stack while it is built */
-		return config->sessions * (2 * sizeof(uint32_t) + sizeof(double) + sizeof(uint32_t));
+		return config->sessions *
+		       (2 * sizeof(uint32_t) + sizeof(double) + sizeof(uint32_t));
 	case CB_CAPTURE:
 		return config->clones * sizeof(uint64_t);
 	case CB_UNIFORM:
@@ -122,7 +122,7 @@ struct cb_traffic *cb_traffic_open(const struct cb_traffic_config *config, char 
 	t->key_from_tuple = config->key_size == 40 ? key40_from_tuple : key16_from_tuple;
 	/* 2^64 does not fit: a hit ratio of 0 needs the clamp. */
 	t->miss_below = config->hit_ratio < 0x1p-50 ? UINT64_MAX
-					       : (uint64_t)((1 - config->hit_ratio) * 0x1p64);
+						    : (uint64_t)((1 - config->hit_ratio) * 0x1p64);
 	t->rank_to_session = cb_permutation(config->sessions, config->seed + 1);
 	if (config->popularity == CB_ZIPF)
 		t->zipf = cb_zipf(config->sessions, config->exponent);

@@ -17,8 +17,8 @@
 
 enum {
 	SCRIPT_ROUNDS = 4,
-	SCRIPT_LOOKUPS = 16384,        /* in each round */
-	SCRIPT_ERASED_AT_MOST = 4096,  /* sessions */
+	SCRIPT_LOOKUPS = 16384,       /* in each round */
+	SCRIPT_ERASED_AT_MOST = 4096, /* sessions */
 };
 
 /* What the script is run on: the arm, or the reference. */
@@ -68,8 +68,8 @@ static int script_run(struct script *s, const struct target *target, uint64_t se
 		      struct cb_qos before)
 {
 	struct cb_permutation order = cb_permutation(sessions, 0);
-	uint64_t erased = sessions < SCRIPT_ERASED_AT_MOST * 2 ? sessions / 2
-							       : SCRIPT_ERASED_AT_MOST;
+	uint64_t erased =
+		sessions < SCRIPT_ERASED_AT_MOST * 2 ? sessions / 2 : SCRIPT_ERASED_AT_MOST;
 	uint64_t half = erased / 2, done = 0;
 	struct cb_qos changed = {.rate = before.rate + 1, .burst = before.burst / 2 + 64};
 
@@ -161,8 +161,10 @@ static void arm_reprofile(void *self, uint32_t profile, struct cb_qos qos)
 int cb_prove(struct cb_arm *arm, struct cb_traffic *traffic, uint64_t sessions, enum cb_mode mode,
 	     uint32_t policy, uint32_t burst, struct cb_proof *proof, char *why, size_t why_size)
 {
-	struct arm_target self = {.arm = arm, .lookup = arm->ops->lookup[mode][policy],
-				  .burst = burst, .proof = proof};
+	struct arm_target self = {.arm = arm,
+				  .lookup = arm->ops->lookup[mode][policy],
+				  .burst = burst,
+				  .proof = proof};
 	struct target target = {arm_lookup, arm_create, arm_erase, arm_reprofile, &self};
 	struct script script;
 	int status = script_open(&script, traffic, arm->ops->key_size, why, why_size);
@@ -173,7 +175,8 @@ int cb_prove(struct cb_arm *arm, struct cb_traffic *traffic, uint64_t sessions, 
 		status = script_run(&script, &target, sessions, arm->sessions.profiles[0]);
 		proof->checksum = cb_ordered(arm->checksum, arm->ops->digest(arm));
 		if (status != 0)
-			snprintf(why, why_size, "an erasure or a creation failed on a table with room");
+			snprintf(why, why_size,
+				 "an erasure or a creation failed on a table with room");
 	}
 	script_close(&script);
 	return status;
@@ -225,15 +228,16 @@ static void reference_lookup(void *self, const struct cb_stream *stream, const u
 	struct reference *r = self;
 
 	for (uint64_t i = 0; i < stream->count; i++) {
-		struct cb_packet packet = {.length = stream->lengths[i], .now = cb_tick(r->packets++)};
+		struct cb_packet packet = {.length = stream->lengths[i],
+					   .now = cb_tick(r->packets++)};
 		uint64_t word = CB_MISS_WORD;
 		struct reference_entry *entry =
 			ids[i] == CB_NO_SESSION ? NULL : reference_at(r, ids[i]);
 
 		if (entry != NULL && entry->alive) {
 			struct cb_session *s = &entry->session;
-			bool conforms = cb_police(&s->policer, r->all.profiles[s->cold.profile],
-						  packet);
+			bool conforms =
+				cb_police(&s->policer, r->all.profiles[s->cold.profile], packet);
 
 			cb_count(&s->stats, packet);
 			word = cb_rewrite(s->action, cb_rule_mark(r->all.seed, s->rule), conforms);

@@ -30,8 +30,8 @@ static inline struct cb_cold *embedded_cold(const struct cb_heap *heap, uint32_t
 	return HEAP_AT(heap, EMBEDDED_COLD, struct cb_cold, entry);
 }
 
-static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot,
-				      uint32_t entry, struct cb_packet packet)
+static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot, uint32_t entry,
+				      struct cb_packet packet)
 {
 	bool conforms = cb_police(&slot->policer, slot->qos, packet);
 

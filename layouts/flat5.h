@@ -30,8 +30,8 @@ static inline void layout_prefetch1(const struct cb_heap *heap, const layout_slo
 	touch_prefetch_range(*slot, offsetof(struct flat5_session, cold));
 }
 
-static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot,
-				      uint32_t entry, struct cb_packet packet)
+static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot, uint32_t entry,
+				      struct cb_packet packet)
 {
 	struct flat5_session *s = *slot;
 	bool conforms = cb_police(&s->policer, s->qos, packet);

@@ -83,8 +83,8 @@ static inline void layout_prefetch2(const struct cb_heap *heap, const layout_slo
 	touch_prefetch(index32_action(heap, s->action));
 }
 
-static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot,
-				      uint32_t entry, struct cb_packet packet)
+static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot, uint32_t entry,
+				      struct cb_packet packet)
 {
 	const struct index32_session *s = index32_session(heap, *slot);
 	bool conforms = cb_police(&index32_policer(heap, s->policer)->policer,

@@ -52,8 +52,8 @@ static inline void layout_prefetch1(const struct cb_heap *heap, const layout_slo
 						       offsetof(struct packed_session, action));
 }
 
-static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot,
-				      uint32_t entry, struct cb_packet packet)
+static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot, uint32_t entry,
+				      struct cb_packet packet)
 {
 	struct packed_session *s = *slot;
 	/* Copies: a pointer to a packed member would promise an alignment. */

@@ -58,8 +58,8 @@ static inline void layout_prefetch2(const struct cb_heap *heap, const layout_slo
 	touch_prefetch(s->action);
 }
 
-static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot,
-				      uint32_t entry, struct cb_packet packet)
+static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot, uint32_t entry,
+				      struct cb_packet packet)
 {
 	struct pointer_session *s = *slot;
 	bool conforms = cb_police(&s->policer->policer, s->qos->qos, packet);

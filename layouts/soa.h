@@ -64,8 +64,8 @@ static inline void layout_prefetch1(const struct cb_heap *heap, const layout_slo
 		touch_prefetch(heap->arena[a].base + (uint64_t)i * layout_arenas[a].stride);
 }
 
-static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot,
-				      uint32_t entry, struct cb_packet packet)
+static inline uint64_t layout_process(const struct cb_heap *heap, layout_slot *slot, uint32_t entry,
+				      struct cb_packet packet)
 {
 	uint32_t i = *slot;
 	struct cb_policer policer = {SOA(SOA_TOKENS, uint32_t), SOA(SOA_TICK, uint32_t)};
