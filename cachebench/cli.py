@@ -32,11 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted", 2)
-    except BrokenPipeError:
-        # The reader of our output has gone. Python would complain once more
-        # when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has enough
+        _drop_output()
         return 2
+    except OSError as error:
+        _drop_output()
+        return _fail(f"cannot go on: {error}", 2)
     except Exception as error:
         if "CACHEBENCH_TRACEBACK" in os.environ:
             raise
@@ -61,7 +62,14 @@ def _run(arguments: Sequence[str] | None) -> int:
         command.prepare_parser(part)
         part.set_defaults(command=command)
     parsed = parser.parse_args(arguments)
-    return int(parsed.command.run(parsed))
+    code = int(parsed.command.run(parsed))
+    sys.stdout.flush()  # here, where a full disk is an error like any other
+    return code
+
+
+def _drop_output() -> None:
+    """Python would fail once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> int:

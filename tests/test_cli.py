@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -235,7 +237,9 @@ def test_show_prints_what_run_printed_and_export_reads_the_file(
 ) -> None:
     file = str(tmp_path / "result.json")
     assert main(["run", *TINY, "-o", file]) == 0
-    printed = capsys.readouterr().out
+    memory, printed = capsys.readouterr().out.split("\n", 1)
+    assert memory.startswith("flat: ")
+    assert "MB for 2,000 sessions (computed: " in memory
     assert main(["show", file]) == 0
     assert capsys.readouterr().out == printed
     assert main(["show", "--json", file]) == 0
@@ -267,3 +271,18 @@ def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert stopped.value.code == 0
     assert "4 not measurable" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    assert main(["run", *TINY, "-o", str(file)]) == 0
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from cachebench.cli import entry; entry()", "show", str(file)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "cachebench: cannot go on: [Errno 28] No space left on device\n"

@@ -128,7 +128,7 @@ def test_an_interrupted_run_leaves_no_process_and_no_file(
         out, err = process.communicate(timeout=30)
     assert process.returncode == 2
     assert err.decode() == "cachebench: interrupted; no file was written\n"
-    assert out.decode() == "" or "CPU time per lookup" in out.decode()
+    assert out.decode().startswith("flat: ")
     assert marked(mark) == []
     assert list(tmp_path.iterdir()) == []
 

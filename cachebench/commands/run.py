@@ -26,7 +26,7 @@ class Run:
         asked = experiment.from_arguments(arguments)
         if arguments.output:
             resultfile.check_writable(arguments.output)
-        with terminal.Progress() as progress:
+        with terminal.Progress(facts=not arguments.json) as progress:
             outcome = runner.run(asked, progress)
         result = outcome.result
         if arguments.json:

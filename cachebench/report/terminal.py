@@ -30,13 +30,18 @@ COMPUTED_TITLES = {
 NOT_ASKED = "not asked for"
 HIDDEN = ("lookups_per_second",)
 """In the document and in exports; the table says the same as CPU time."""
-FIGURE_WIDTH, SOURCE_WIDTH, LAYOUT_WIDTH = 30, 10, 24
+FIGURE_WIDTH, SOURCE_WIDTH, LAYOUT_WIDTH = 30, 10, 32
 
 
 class Progress:
-    """What a run is doing, on standard error, and only if that is a terminal."""
+    """What a run is doing, on standard error, and only if that is a terminal.
 
-    def __init__(self) -> None:
+    Facts that the user should know before the result are told there, or else on
+    standard output if ``facts`` says that it is for people.
+    """
+
+    def __init__(self, *, facts: bool) -> None:
+        self._facts = facts
         self._console = Console(stderr=True, highlight=False)
         self._bar = Bar(
             SpinnerColumn(),
@@ -64,7 +69,9 @@ class Progress:
 
     def message(self, text: str) -> None:
         if self._console.is_terminal:
-            self._console.print(escape(text))
+            self._console.print(escape(text), soft_wrap=True)
+        elif self._facts:
+            print(text, flush=True)
 
     def step(self, text: str, done: int, total: int) -> None:
         self._bar.update(self._task, description=escape(text), completed=done, total=total)
