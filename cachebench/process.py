@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +17,14 @@ from cachebench.errors import CachebenchError
 from cachebench.model import Sample, WorkerPlan
 from cachebench.perfstat.command import Session
 
-WORKER = (sys.executable, "-m", "cachebench.worker")
+WORKER = (
+    sys.executable,
+    "-IB",
+    "-c",
+    "import sys; sys.path[:] = sys.argv[1:]; from cachebench.worker import main; sys.exit(main())",
+)
+"""Followed by the folders that this process imports from. Python would put the
+working folder before them, which may hold a source tree of the same name."""
 
 
 def run_worker(
@@ -29,8 +36,8 @@ def run_worker(
     error or ends without a sample; ends its whole process group on any way out,
     a KeyboardInterrupt included.
     """
-    argv: Sequence[str] = WORKER
-    environment = _environment()
+    argv: Sequence[str] = (*WORKER, *sys.path)
+    environment: Mapping[str, str] = os.environ
     descriptors: tuple[int, ...] = ()
     if session is not None:
         descriptors = session.pass_fds
@@ -38,7 +45,7 @@ def run_worker(
         plan = msgspec.structs.replace(
             plan, control=control, acknowledge=acknowledge, close=session.perf_fds
         )
-        argv = session.argv(WORKER, environment)
+        argv = session.argv(argv, environment)
         environment = session.environment(environment)
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -64,11 +71,6 @@ def run_worker(
         errors.seek(0)
         said = errors.read().decode(errors="replace")
         raise CachebenchError(f"layout {plan.layout}: {_death(process.returncode, said)}")
-
-
-def _environment() -> dict[str, str]:
-    """The worker's environment: no bytecode written, no source folder in front."""
-    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
 
 
 def _converse(

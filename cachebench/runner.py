@@ -7,12 +7,15 @@ import random
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from cachebench import build, catalogue, core, sizing
 from cachebench.analyze.figures import figures
 from cachebench.counters import Counters, find_counters
 from cachebench.errors import CachebenchError
 from cachebench.machine.cpus import allowed_cpus, pick_cpu
-from cachebench.machine.environment import collect
+from cachebench.machine.environment import collect, value
+from cachebench.machine.tree import parse_cpu_list
 from cachebench.model import (
     STAGES,
     Experiment,
@@ -64,6 +67,7 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
     gives the layouts that have been measured so far.
     """
     cpu = _cpu(experiment)
+    experiment = msgspec.structs.replace(experiment, cpu=cpu, node=_node(experiment, cpu))
     arms = _prepare(experiment, listener)
     listener.step("computing the reference", 0, 1)
     reference = core.reference_checksum(experiment)
@@ -109,6 +113,14 @@ def _cpu(experiment: Experiment) -> int:
         allowed = ", ".join(map(str, allowed_cpus()))
         raise CachebenchError(f"--cpu {experiment.cpu}: this process may use only {allowed}")
     return experiment.cpu
+
+
+def _node(experiment: Experiment, cpu: int) -> int | None:
+    """The NUMA node to bind memory to: the CPU's own, where there are several."""
+    nodes = value(collect(), "numa_nodes") or ()
+    if experiment.node is not None or len(nodes) < 2:
+        return experiment.node
+    return next((n["node"] for n in nodes if cpu in parse_cpu_list(n["cpus"])), None)
 
 
 def _prepare(experiment: Experiment, listener: Listener) -> list[_Arm]:

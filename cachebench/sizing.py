@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cachebench import core
 from cachebench.core import Pointer
 from cachebench.errors import CachebenchError
-from cachebench.machine.environment import collect
+from cachebench.machine.environment import collect, value
 from cachebench.model import Experiment, Figure
 
 PROCESS_BYTES = 64 << 20
@@ -78,10 +77,12 @@ def check(arms: Sequence[tuple[str, Footprint]], experiment: Experiment) -> None
     _check_pages(arms, experiment, facts)
     available = _least(facts, "memory_available_bytes", "memory_limit_bytes")
     for name, size in arms:
-        if available is not None and size.total > available:
-            most = int(experiment.sessions * available / size.total)
+        # Available memory does not count what is set aside for huge pages.
+        needed = size.total - (size.huge if experiment.pages in HUGE_PAGES else 0)
+        if available is not None and needed > available:
+            most = int(experiment.sessions * available / needed)
             raise CachebenchError(
-                f"layout {name} needs {megabytes(size.total)} for {experiment.sessions} sessions "
+                f"layout {name} needs {megabytes(needed)} for {experiment.sessions} sessions "
                 f"and {megabytes(available)} are available; type --sessions {most // 1000 or 1}k"
             )
 
@@ -103,7 +104,7 @@ def _check_pages(
     arms: Sequence[tuple[str, Footprint]], experiment: Experiment, facts: Mapping[str, object]
 ) -> None:
     """Raises CachebenchError if pages of the size asked for cannot be had."""
-    if experiment.pages == "thp" and _value(facts, "thp") == "never":
+    if experiment.pages == "thp" and value(facts, "thp") == "never":
         raise CachebenchError(
             "--pages thp: transparent huge pages are off; type "
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, or --pages 4k"
@@ -112,7 +113,7 @@ def _check_pages(
         return
     page, setting = HUGE_PAGES[experiment.pages]
     free = 0
-    for pool in _value(facts, "huge_pages") or ():
+    for pool in value(facts, "huge_pages") or ():
         if pool["page_bytes"] == page:
             free = pool["free"]
     for name, size in arms:
@@ -124,12 +125,7 @@ def _check_pages(
             )
 
 
-def _value(facts: Mapping[str, object], name: str) -> Any:
-    entry = facts.get(name)
-    return entry.get("value") if isinstance(entry, dict) else None
-
-
 def _least(facts: Mapping[str, object], *names: str) -> int | None:
     """The smallest of the facts that the kernel tells."""
-    values = [value for name in names if isinstance(value := _value(facts, name), int)]
-    return min(values, default=None)
+    found = [value(facts, name) for name in names]
+    return min((each for each in found if isinstance(each, int)), default=None)

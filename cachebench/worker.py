@@ -24,6 +24,7 @@ from cachebench._core import ffi, lib
 from cachebench.core import Pointer
 from cachebench.errors import CachebenchError
 from cachebench.machine.environment import cpu_times, steal_share
+from cachebench.machine.tree import Unknown
 from cachebench.model import Region, Sample, TableStats, WorkerPlan
 
 LEAD_IN = 0.3
@@ -70,7 +71,7 @@ def run(plan: WorkerPlan) -> Sample:
         proof = _prove(arm, traffic, plan) if plan.prove else None
         table = _table_stats(arm, traffic, plan)
         _say(doing="measuring")
-        before = cpu_times(cpu=plan.cpu)
+        before = _cpu_times(plan.cpu)
         measurement = _Measurement(arm, traffic, plan)
         timed = plan.kind == "time"
         regions = measurement.timed() if timed else measurement.counted()
@@ -92,8 +93,20 @@ def run(plan: WorkerPlan) -> Sample:
             reprofile_ns=None if proof is None else proof.reprofile_ns,
             reprofile_objects=None if proof is None else proof.reprofile_objects,
             peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            steal=steal_share(before, cpu_times(cpu=plan.cpu)),
+            steal=_steal(before, _cpu_times(plan.cpu)),
         )
+
+
+def _cpu_times(cpu: int) -> dict[str, int] | None:
+    """None in a container that hides them."""
+    try:
+        return cpu_times(cpu=cpu)
+    except Unknown:
+        return None
+
+
+def _steal(before: dict[str, int] | None, after: dict[str, int] | None) -> float | None:
+    return None if before is None or after is None else steal_share(before, after)
 
 
 def _prefetch(arm: Pointer, plan: WorkerPlan) -> int:

@@ -123,8 +123,7 @@ def examine(root: Path = Path("/"), tools: Tools | None = None) -> tuple[Finding
 class Pmu:
     name = "pmu"
     lost = (
-        "cycles, instructions and cache misses are not supported; "
-        "timers, software events and the simulator remain"
+        "cycles, instructions and cache misses are not supported; timers and software events remain"
     )
 
     def look(self, machine: Machine) -> Finding:
@@ -161,7 +160,7 @@ class Perf:
                 self.name,
                 "bad",
                 machine.tools.perf_reason.partition(";")[0],
-                "no counter is read, not even page faults; timers and the simulator remain",
+                "no counter is read, not even page faults; timers remain",
                 machine.install(
                     debian="linux-perf", ubuntu="linux-tools-$(uname -r)", fedora="perf"
                 ),
@@ -310,7 +309,8 @@ class Numa:
             self.name,
             "note",
             found,
-            "a line of another node costs more; figures hold for memory on the worker's node",
+            "a line of another node costs more; memory is bound to the worker's node "
+            "unless --node says otherwise",
             "numactl --hardware shows the distances",
         )
 
@@ -470,7 +470,7 @@ class Valgrind:
             self.name,
             "note",
             "not found",
-            "no instruction counts where there is no PMU, no check of the simulator",
+            "no instruction counts where there is no PMU",
             machine.install(debian="valgrind", ubuntu="valgrind", fedora="valgrind"),
         )
 

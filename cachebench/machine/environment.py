@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from cachebench.machine.cpus import siblings
 from cachebench.machine.tree import Tree, Unknown, format_cpu_list, isolated_cpus, online_cpus
@@ -76,6 +77,12 @@ def collect(root: Path = Path("/"), cpu: int | None = None) -> dict[str, object]
     """
     machine = _Machine(Tree(root), cpu)
     return {name: _entry(read, machine) for name, read in FACTS.items()}
+
+
+def value(facts: Mapping[str, object], name: str) -> Any:
+    """The value of one of the facts, or None where it is unknown."""
+    entry = facts.get(name)
+    return entry.get("value") if isinstance(entry, dict) else None
 
 
 def cpu_times(root: Path = Path("/"), cpu: int | None = None) -> dict[str, int]:
