@@ -7,6 +7,7 @@
  * Prints one JSON object per region on standard output. Exit code 0, or 2 with
  * one line on standard error. */
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,9 +115,10 @@ static int option_set(const struct option *option, const char *text)
 			}
 		return -1;
 	case WHOLE:
+		errno = 0;
 		whole = strtoull(text, &end, 10);
-		if (text[0] < '0' || text[0] > '9' || *end != '\0' || whole < option->low ||
-		    whole > option->high)
+		if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' ||
+		    whole < option->low || whole > option->high)
 			return -1;
 		*(uint64_t *)option->value = whole;
 		return 0;

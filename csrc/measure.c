@@ -120,12 +120,13 @@ static int run_step(struct cb_arm *arm, const struct cb_step *step, const struct
 	struct cb_stream lead_in = stream_slice(drawn, 0, step->lead_in, key_size);
 	struct cb_stream timed = stream_slice(drawn, step->lead_in, step->count, key_size);
 	struct rusage before, after;
-	uint64_t hits, cpu, wall, tsc;
+	uint64_t hits, packets, cpu, wall, tsc;
 
 	lookup(arm, &lead_in, step->burst);
 	if (control_send(control, "enable\n") != 0)
 		return -1;
 	hits = arm->hits;
+	packets = arm->packets;
 	getrusage(RUSAGE_THREAD, &before);
 	wall = clock_ns(CLOCK_MONOTONIC);
 	cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -142,7 +143,7 @@ static int run_step(struct cb_arm *arm, const struct cb_step *step, const struct
 		return -1;
 	*sample = (struct cb_sample){
 		.arm = step->arm,
-		.lookups = step->count,
+		.lookups = arm->packets - packets,
 		.hits = arm->hits - hits,
 		.cpu_ns = cpu,
 		.wall_ns = wall,

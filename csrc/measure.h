@@ -29,7 +29,7 @@ struct cb_step {
 	uint32_t burst;   /* 1 … CB_MAX_BURST */
 	uint64_t count;   /* lookups that are timed */
 	uint64_t lead_in; /* lookups before them that are not */
-	uint32_t latency; /* 1: time each burst into the histogram */
+	uint32_t latency; /* 1: time each whole burst into the histogram */
 };
 
 struct cb_sample {

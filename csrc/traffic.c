@@ -111,6 +111,17 @@ uint64_t cb_traffic_bytes(const struct cb_traffic_config *config)
 	}
 }
 
+/* An IPv6 address does not fit into a 16-byte key: flows would share keys. */
+static bool fits(const struct cb_traffic_config *config)
+{
+	if (config->popularity != CB_CAPTURE || config->key_size != 16)
+		return true;
+	for (uint32_t i = 0; i < config->capture->flow_count; i++)
+		if (config->capture->flows[i].family != 4)
+			return false;
+	return true;
+}
+
 struct cb_traffic *cb_traffic_open(const struct cb_traffic_config *config, char *why,
 				   size_t why_size)
 {
@@ -118,6 +129,11 @@ struct cb_traffic *cb_traffic_open(const struct cb_traffic_config *config, char 
 
 	if (t == NULL)
 		goto no_memory;
+	if (!fits(config)) {
+		snprintf(why, why_size, "the capture has IPv6 flows: they need keys of 40 bytes");
+		cb_traffic_close(t);
+		return NULL;
+	}
 	t->config = *config;
 	t->key_from_tuple = config->key_size == 40 ? key40_from_tuple : key16_from_tuple;
 	/* 2^64 does not fit: a hit ratio of 0 needs the clamp. */
