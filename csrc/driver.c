@@ -24,6 +24,8 @@ static const char *const page_names[] = {"4k", "thp", "2m", "1g", NULL};
 static const char *const heap_names[] = {"fresh", "shuffled", "aged", NULL};
 static const char *const popularity_names[] = {"uniform", "zipf", "campus", "capture", NULL};
 
+#define MOST_SESSIONS ((uint64_t)1 << 30)
+
 struct plan {
 	const char *layout; /* built-in name */
 	const char *plugin; /* path, instead of a layout */
@@ -73,7 +75,7 @@ static const struct option {
 	{"pages", NAME, &plan.pages, page_names, 0, 0},
 	{"heap", NAME, &plan.heap, heap_names, 0, 0},
 	{"popularity", NAME, &plan.popularity, popularity_names, 0, 0},
-	{"sessions", WHOLE, &plan.sessions, NULL, 1, (uint64_t)1 << 30},
+	{"sessions", WHOLE, &plan.sessions, NULL, 1, MOST_SESSIONS},
 	{"seed", WHOLE, &plan.seed, NULL, 0, UINT64_MAX},
 	{"heap-seed", WHOLE, &plan.heap_seed, NULL, 0, UINT64_MAX},
 	{"count", WHOLE, &plan.count, NULL, 1, (uint64_t)1 << 32},
@@ -175,6 +177,8 @@ static int run(const struct cb_ops *ops, struct cb_traffic *traffic, struct cb_a
 	if (cb_fill(arm, traffic, plan.sessions, plan.heap == CB_HEAP_AGED, plan.heap_seed,
 		    &fill_ns) != plan.sessions)
 		return fail("the table is full: use a smaller max-load");
+	if (arm->table.entries != plan.sessions)
+		return fail("two sessions share a key: use another seed");
 	if (plan.verify) {
 		if (cb_prove(arm, traffic, plan.sessions, (enum cb_mode)plan.mode,
 			     (uint32_t)plan.policy, (uint32_t)plan.burst, &proof, why,
@@ -226,6 +230,8 @@ int main(int argc, char **argv)
 			return fail("no packet of the capture has a 5-tuple");
 		plan.popularity = CB_CAPTURE;
 		plan.sessions = capture.flow_count * plan.clones;
+		if (plan.sessions > MOST_SESSIONS)
+			return fail("more than 2^30 sessions: use a smaller scale-flows");
 	} else if (plan.popularity == CB_CAPTURE) {
 		return fail("popularity=capture needs traffic=FILE");
 	}

@@ -25,6 +25,7 @@ static inline struct cb_permutation cb_permutation(uint64_t n, uint64_t seed)
 		bits++;
 	p.mask = ((uint64_t)1 << bits) - 1;
 	p.shift = (bits + 1) / 2;
+	seed = cb_mix(seed); /* or seeds that follow each other would share constants */
 	for (int i = 0; i < 3; i++) {
 		p.multiplier[i] = cb_mix(seed + 2 * (uint64_t)i + 1) | 1;
 		p.addend[i] = cb_mix(seed + 2 * (uint64_t)i + 2);

@@ -15,10 +15,11 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from cachebench._core import ffi, lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shared_files import captures
+
+from cachebench._core import ffi, lib
 
 # Reading
 

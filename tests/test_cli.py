@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
-import sys
+import sysconfig
 from pathlib import Path
 
 import jsonschema
@@ -279,7 +279,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     assert main(["run", *TINY, "-o", str(file)]) == 0
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", "from cachebench.cli import entry; entry()", "show", str(file)],
+            [str(Path(sysconfig.get_path("scripts")) / "cachebench"), "show", str(file)],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 import uuid
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from cachebench.model import Experiment, WorkerPlan
 from cachebench.process import run_worker
 
 EXPERIMENT = Experiment(layouts=("flat",), sessions=2000, processes=1, regions=2)
+COMMAND = str(Path(sysconfig.get_path("scripts")) / "cachebench")
 MARK = "CACHEBENCH_TEST_MARK"
 
 
@@ -113,9 +115,7 @@ def test_an_interrupted_run_leaves_no_process_and_no_file(
     file = tmp_path / "result.json"
     with subprocess.Popen(
         [
-            sys.executable,
-            "-c",
-            "from cachebench.cli import entry; entry()",
+            COMMAND,
             *("run", "--sessions", "1M", "--processes", "1000", "-o", str(file)),
             *([] if counters else ["--no-counters"]),
         ],
@@ -137,9 +137,7 @@ def test_an_interrupted_run_shows_the_layouts_that_were_measured(tmp_path: Path)
     mark = uuid.uuid4().hex
     with subprocess.Popen(
         [
-            sys.executable,
-            "-c",
-            "from cachebench.cli import entry; entry()",
+            COMMAND,
             *("run", "--sessions", "1k", "--processes", "1000", "--no-counters"),
         ],
         stdout=subprocess.PIPE,
@@ -206,5 +204,7 @@ def test_without_perf_timers_alone_remain_and_the_reason_is_told(
 
 def test_a_worker_imports_neither_numpy_nor_rich() -> None:
     code = "import sys, cachebench.worker; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
     assert not {"numpy", "rich", "scipy"} & set(done.stdout.split())
