@@ -28,6 +28,7 @@ COMPUTED_TITLES = {
     "state_bytes_per_session": "of these, state",
 }
 NOT_ASKED = "not asked for"
+SOFTWARE_EVENTS = ("page_faults", "context_switches", "cpu_migrations")
 HIDDEN = ("lookups_per_second",)
 """In the document and in exports; the table says the same as CPU time."""
 FIGURE_WIDTH, SOURCE_WIDTH, LAYOUT_WIDTH = 30, 10, 32
@@ -165,6 +166,7 @@ def notes(result: Result) -> list[str]:
                 counted = ", ".join(
                     f"{quantity(c.value - c.empty)} {c.role.replace('_', ' ')}"
                     for c in sample.counts
+                    if c.role in SOFTWARE_EVENTS
                 )
                 lookups = sum(region.lookups for region in sample.regions)
                 lines.append(f"perf, {entry.layout}: {counted} in {lookups:,} lookups (measured)")
