@@ -112,8 +112,8 @@ FIGURES: tuple[Spec, ...] = (
     ),
     Spec(
         "tsc_cycles_per_lookup",
-        "reference cycles per lookup",
-        "cycles",
+        "TSC per lookup (wall)",
+        "ticks",
         "measured",
         _regions(lambda r: r.tsc / r.lookups),
     ),
@@ -130,7 +130,7 @@ FIGURES: tuple[Spec, ...] = (
     *(
         Spec(
             f"ns_to_{stage}",
-            f"time up to {stage}",
+            f"time up to {stage}" if stage != "session" else "time with session",
             "ns",
             "measured",
             _regions(cpu_ns, stage),

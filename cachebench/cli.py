@@ -13,8 +13,7 @@ import cachebench
 from cachebench.commands import COMMANDS
 from cachebench.errors import CachebenchError
 
-EXIT_CODES = """exit codes: 0 done or passed, 1 regression, 2 usage, build failure, crash or missing
-data, 3 inconclusive, 4 not measurable"""
+EXIT_CODES = "exit codes: 0 done, 2 usage, build failure, crash or missing data"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -34,10 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("interrupted", 2)
     except BrokenPipeError:  # the reader of our output has enough
         _drop_output()
-        return 2
+        return 0
     except OSError as error:
         _drop_output()
-        return _fail(f"cannot go on: {error}", 2)
+        return _fail(f"cannot write the output: {error}", 2)
     except Exception as error:
         if "CACHEBENCH_TRACEBACK" in os.environ:
             raise

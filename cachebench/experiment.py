@@ -60,7 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a built-in layout or the path of a header; may be repeated (default: flat)",
     )
     point.add_argument(
-        "--sessions", type=count, metavar="N", help="sessions in the table: 1k … 16M (default: 1M)"
+        "--sessions",
+        type=count,
+        metavar="N",
+        help="sessions in the table, such as 64k or 16M (default: 1M)",
     )
     point.add_argument(
         "--mode",
@@ -84,7 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="prefetch steps of the layout that bulk lookups use at most (default: 2)",
     )
     point.add_argument(
-        "--pages", choices=PAGES, default=DEFAULT.pages, help="page size of tables and sessions"
+        "--pages",
+        choices=PAGES,
+        default=DEFAULT.pages,
+        help="page size of tables and sessions (default: thp, transparent huge pages)",
     )
     point.add_argument(
         "--heap",
@@ -92,7 +98,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT.heap,
         help="order in which sessions lie in memory (default: shuffled)",
     )
-    point.add_argument("--max-load", type=float, default=DEFAULT.max_load, metavar="SHARE")
+    point.add_argument(
+        "--max-load",
+        type=float,
+        default=DEFAULT.max_load,
+        metavar="SHARE",
+        help="the table has the fewest buckets, a power of two, whose load is not above this "
+        "(default: 0.96)",
+    )
     point.add_argument(
         "--profiles",
         type=count,
@@ -110,7 +123,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     point.add_argument(
         "--key", type=int, choices=(16, 40), help="bytes of a key (default: 16; IPv6 needs 40)"
     )
-    point.add_argument("--seed", type=int, default=DEFAULT.seed, metavar="N")
+    point.add_argument(
+        "--seed",
+        type=int,
+        default=DEFAULT.seed,
+        metavar="N",
+        help="of the sessions' values, the packets and the order of the heap (default: 1)",
+    )
 
     packets = parser.add_argument_group("traffic")
     packets.add_argument(
@@ -140,7 +159,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     running = parser.add_argument_group("running")
     running.add_argument(
-        "--stages", action="store_true", help="also the time up to each stage of a lookup"
+        "--stages",
+        action="store_true",
+        help="also the time up to the end of a stage: hash, bucket (signatures compared), "
+        "key (full key compared), session (the whole lookup)",
     )
     running.add_argument(
         "--quick",
@@ -259,8 +281,9 @@ def _captured(arguments: argparse.Namespace) -> Capture | None:
     with core.capture(path) as file:
         if file.keyed == 0:
             fault = f": {_text(file.fault)}" if file.fault else ""
+            what = f"none of its {file.packets} packets has a TCP, UDP or SCTP 5-tuple"
             raise CachebenchError(
-                f"{path}: no packet of its {file.packets} has a TCP, UDP or SCTP 5-tuple{fault}"
+                f"{path}: {what if file.packets else 'it holds no packet'}{fault}"
             )
         return Capture(
             path=path,

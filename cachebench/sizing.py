@@ -37,6 +37,11 @@ class Footprint:
     """In pages of the size that was asked for; the free lists are in ordinary ones."""
     total: int
 
+    @property
+    def growing(self) -> int:
+        """What grows with the number of sessions."""
+        return self.table + self.state + self.free_lists
+
     def per_session(self, part: int) -> float:
         return part / self.sessions
 
@@ -58,7 +63,7 @@ def footprint(ops: Pointer, experiment: Experiment) -> Footprint:
 def figures(size: Footprint) -> dict[str, Figure]:
     """Bytes per session: all that grows with the number of sessions."""
     parts = {
-        "bytes_per_session": size.table + size.state + size.free_lists,
+        "bytes_per_session": size.growing,
         "table_bytes_per_session": size.table,
         "state_bytes_per_session": size.state,
     }
@@ -80,10 +85,11 @@ def check(arms: Sequence[tuple[str, Footprint]], experiment: Experiment) -> None
         # Available memory does not count what is set aside for huge pages.
         needed = size.total - (size.huge if experiment.pages in HUGE_PAGES else 0)
         if available is not None and needed > available:
-            most = int(experiment.sessions * available / needed)
+            fixed = needed - size.growing
+            most = int(experiment.sessions * (0.9 * available - fixed) / size.growing)
             raise CachebenchError(
                 f"layout {name} needs {megabytes(needed)} for {experiment.sessions} sessions "
-                f"and {megabytes(available)} are available; type --sessions {most // 1000 or 1}k"
+                f"and {megabytes(available)} are available; type --sessions {max(most // 1000, 1)}k"
             )
 
 
@@ -92,7 +98,8 @@ def describe(name: str, size: Footprint, experiment: Experiment) -> str:
     return (
         f"{name}: {megabytes(size.total)} for {experiment.sessions:,} sessions (computed: "
         f"{size.per_session(size.table):.1f} B table, {size.per_session(size.state):.1f} B state, "
-        f"{size.per_session(size.free_lists):.1f} B free lists a session)"
+        f"{size.per_session(size.free_lists):.1f} B free lists a session, and "
+        f"{megabytes(size.total - size.growing)} for rules, whole pages and the process)"
     )
 
 

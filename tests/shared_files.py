@@ -28,5 +28,7 @@ def _folder(name: str, called: str) -> Path:
     beside_the_repository = Path(__file__).resolve().parents[2] / "shared"
     folder = Path(os.environ.get("CACHEBENCH_SHARED") or beside_the_repository) / name
     if not folder.is_dir():
-        pytest.skip(f"shared {called} absent at {folder} (CACHEBENCH_SHARED names another folder)")
+        pytest.skip(
+            f"shared {called} absent at {folder}; set CACHEBENCH_SHARED to name another folder"
+        )
     return folder

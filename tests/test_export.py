@@ -12,6 +12,8 @@ import pyperf
 import pytest
 from results import result
 
+from cachebench import resultfile
+from cachebench.cli import main
 from cachebench.report import EXPORTERS
 
 
@@ -38,10 +40,12 @@ def test_pyperf_stats_reads_the_export(exported: Path) -> None:
 
 
 def test_pyperf_compare_to_sees_the_slower_layout(tmp_path: Path) -> None:
-    files = []
-    for name, layouts in (("base", ("flat",)), ("head", ("x", "flat"))):
-        file = tmp_path / f"{name}.json"
-        file.write_text(EXPORTERS["pyperf"](result(*layouts)))
+    both, files = tmp_path / "both.json", []
+    both.write_text(resultfile.encode(result("flat", "pointer")))
+    for layout in ("flat", "pointer"):
+        file = tmp_path / f"{layout}.json"
+        options = ("--format", "pyperf", "--layout", layout, "-o", str(file))
+        assert main(["export", str(both), *options]) == 0
         files.append(str(file))
     done = _pyperf("compare_to", *files)
     assert "1.20x slower" in done.stdout

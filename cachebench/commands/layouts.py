@@ -24,7 +24,7 @@ class Layouts:
                 (
                     layout.name,
                     str(ops.prefetch_steps),
-                    f"{size.per_session(size.table + size.state + size.free_lists):.0f}",
+                    f"{size.per_session(size.growing):.0f}",
                     catalogue.description(layout),
                 )
             )

@@ -8,6 +8,7 @@ import sys
 from cachebench import experiment, resultfile, runner
 from cachebench.errors import CachebenchError
 from cachebench.report import terminal
+from cachebench.report.progress import Progress
 
 
 class Run:
@@ -26,7 +27,7 @@ class Run:
         asked = experiment.from_arguments(arguments)
         if arguments.output:
             resultfile.check_writable(arguments.output)
-        with terminal.Progress(facts=not arguments.json) as progress:
+        with Progress(facts=not arguments.json) as progress:
             outcome = runner.run(asked, progress)
         result = outcome.result
         if arguments.json:

@@ -13,9 +13,12 @@ from cachebench.model import LayoutResult, Result
 def render(result: Result) -> str:
     """One benchmark for each layout; each process is a run, each region a value.
 
-    Values are seconds of thread CPU time per lookup.
+    Values are seconds of thread CPU time per lookup. The name of a benchmark is
+    the point, and the layout too if there are several: ``compare_to`` compares
+    benchmarks of one name, so that two files of one layout each compare layouts.
     """
-    benchmarks = [_benchmark(result, entry) for entry in result.results]
+    several = len(result.results) > 1
+    benchmarks = [_benchmark(result, entry, several) for entry in result.results]
     if not benchmarks:
         raise CachebenchError("the result has no layout to export")
     out = io.StringIO()
@@ -23,8 +26,10 @@ def render(result: Result) -> str:
     return out.getvalue()
 
 
-def _benchmark(result: Result, entry: LayoutResult) -> pyperf.Benchmark:
-    name = f"{entry.layout} {entry.mode} {entry.sessions} sessions {result.spec.pages}"
+def _benchmark(result: Result, entry: LayoutResult, several: bool) -> pyperf.Benchmark:
+    name = f"{entry.mode} {entry.sessions} sessions {result.spec.pages}"
+    if several:
+        name = f"{entry.layout} {name}"
     metadata = {
         "name": name,
         "unit": "second",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cachebench.model import Figure
 
 _SCALED_UNITS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))}
@@ -14,24 +16,29 @@ def quantity(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}" if abs(value) < 1e6 else f"{value:,.0f}"
 
 
-def interval(figure: Figure) -> str:
-    """``53.21 ns (52.9 … 53.6)``; a share in percent; large times in a larger unit."""
+def scale(figures: Sequence[Figure]) -> tuple[float, str]:
+    """One unit for figures that stand in a row, and what to divide them by.
+
+    Shares are shown in percent, long times in a longer unit; a plain number has
+    no unit.
+    """
+    unit = figures[0].unit
+    largest = max((abs(f.value) for f in figures if f.value is not None), default=0.0)
+    if unit == "share":
+        return 0.01, "%"
+    for factor, longer in _SCALED_UNITS.get(unit, ()):
+        if largest >= 10 * factor:
+            return factor, longer
+    return 1.0, "" if unit == "1" else unit
+
+
+def interval(figure: Figure, factor: float = 1.0) -> str:
+    """``53.21 (52.90 … 53.61)``, all divided by ``factor``; the figure has a value."""
     assert figure.value is not None
-    factor, unit = _scale(figure)
-    text = f"{_number(figure.value / factor)}{unit}"
+    text = _number(figure.value / factor)
     if figure.low is None or figure.high is None:
         return text
     return f"{text} ({_number(figure.low / factor)} … {_number(figure.high / factor)})"
-
-
-def _scale(figure: Figure) -> tuple[float, str]:
-    assert figure.value is not None
-    if figure.unit == "share":
-        return 0.01, " %"
-    for factor, unit in _SCALED_UNITS.get(figure.unit, ()):
-        if figure.value >= 10 * factor:
-            return factor, f" {unit}"
-    return 1.0, "" if figure.unit == "1" else f" {figure.unit}"
 
 
 def _number(value: float) -> str:

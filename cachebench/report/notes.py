@@ -1,0 +1,89 @@
+"""What must be known to read a result, in sentences."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from cachebench.analyze.figures import FIGURES
+from cachebench.model import LayoutResult, Result
+from cachebench.report.text import quantity
+
+SOFTWARE_EVENTS = ("page_faults", "context_switches", "cpu_migrations")
+SHARED_CPU = 1.05
+"""Wall over CPU time from which on a run is said to have shared its CPU."""
+
+
+def notes(result: Result) -> list[str]:
+    """Sentences in the order of their weight."""
+    return [
+        *_shared_cpu(result),
+        *_capture(result),
+        *_absent(result),
+        *_software(result),
+        *_intervals(result),
+    ]
+
+
+def _shared_cpu(result: Result) -> Iterator[str]:
+    for entry in result.results:
+        ratio = statistics.median(
+            r.wall_ns / r.cpu_ns for s in entry.samples if s.kind == "time" for r in s.regions
+        )
+        if ratio > SHARED_CPU:
+            yield (
+                f"{entry.layout}: wall time is {ratio:.2f} times CPU time: the CPU was shared. "
+                "CPU time leaves the others out; bursts, ticks and wall time include them. "
+                "cachebench doctor says more."
+            )
+
+
+def _capture(result: Result) -> Iterator[str]:
+    capture = result.spec.capture
+    if capture is None:
+        return
+    yield (
+        f"{capture.path}: {capture.packets:,} packets, {capture.keyed:,} with a 5-tuple, in "
+        f"{capture.flows:,} one-way flows ({capture.ipv6_flows:,} IPv6), each {capture.clones} "
+        f"times; keys of {result.spec.key_size} bytes"
+    )
+    if capture.fault is not None:
+        yield f"{capture.path}: {capture.fault}; the {capture.packets} packets before it were used"
+
+
+def _absent(result: Result) -> Iterator[str]:
+    """Why figures have no value; the reasons are the same for all layouts."""
+    titles = {spec.name: spec.title for spec in FIGURES}
+    reasons: dict[str, list[str]] = {}
+    for entry in result.results[:1]:
+        for name, figure in entry.figures.items():
+            if figure.value is None:
+                reasons.setdefault(str(figure.reason), []).append(titles.get(name, name))
+    for reason, names in reasons.items():
+        yield f"no {', '.join(names)}: {reason}"
+
+
+def _software(result: Result) -> Iterator[str]:
+    for entry in result.results:
+        for sample in entry.samples:
+            if sample.group == "software":
+                counted = ", ".join(
+                    f"{quantity(c.value - c.empty)} {c.role.replace('_', ' ')}"
+                    for c in sample.counts
+                    if c.role in SOFTWARE_EVENTS
+                )
+                lookups = sum(region.lookups for region in sample.regions)
+                yield f"perf, {entry.layout}: {counted} in {lookups:,} lookups (measured)"
+
+
+def _intervals(result: Result) -> Iterator[str]:
+    numbers = sorted({_processes(entry) for entry in result.results})
+    if numbers and numbers[-1] > 1:
+        yield f"(low … high): 95 % interval over {' to '.join(map(str, numbers))} processes"
+    else:
+        yield "one process has no interval"
+    yield "levels hold on this machine only; ratios within one run travel"
+
+
+def _processes(entry: LayoutResult) -> int:
+    return sum(sample.kind == "time" for sample in entry.samples)
