@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cachebench.analyze.histogram import percentile
-from cachebench.analyze.intervals import over_processes
+from cachebench.analyze.intervals import of_shares, over_processes
 from cachebench.model import Figure, Region, Sample, Source
 
 Of = Callable[[Sample], "float | None"]
@@ -30,7 +30,9 @@ class Spec:
     """Value of one process; None if a process of its kind has none."""
     kind: str = "time"
     role: str | None = None
-    """Of a counter figure: the key of the reason why there is none."""
+    """Of a counter figure: the key of the reason why it was not counted."""
+    absence: str | None = None
+    """Why there is no value although the process was run; None: no figure then."""
 
 
 def _regions(value: Callable[[Region], float], stage: str | None = None) -> Of:
@@ -48,11 +50,15 @@ def cpu_ns(region: Region) -> float:
     return region.cpu_ns / region.lookups
 
 
+FEW_BURSTS = "fewer than ten bursts lie beyond it"
+
+
 def _burst(share: float) -> Of:
     """Percentile of the time of a burst in ns; ticks by the process's own regions."""
 
     def of(sample: Sample) -> float | None:
-        if not sample.latency:
+        # Fewer than ten bursts beyond it are no percentile.
+        if sum(count for _, _, count in sample.latency) * (1 - share) < 10:
             return None
         ns_per_tick = sum(r.wall_ns for r in sample.regions) / sum(r.tsc for r in sample.regions)
         return percentile(sample.latency, share) * ns_per_tick
@@ -65,14 +71,17 @@ def _net(sample: Sample) -> dict[str, float]:
     return {count.role: count.value - count.empty for count in sample.counts}
 
 
+FEWER = "not more were counted than without lookups"
+
+
 def _counter(name: str, title: str, unit: str, role: str) -> Spec:
     """A counter per lookup."""
 
     def of(sample: Sample) -> float | None:
-        net = _net(sample)
-        return net[role] / sum(r.lookups for r in sample.regions) if role in net else None
+        count = _net(sample).get(role, -1.0)
+        return count / sum(r.lookups for r in sample.regions) if count >= 0 else None
 
-    return Spec(name, title, unit, "measured", of, kind="counters", role=role)
+    return Spec(name, title, unit, "measured", of, "counters", role, FEWER)
 
 
 def _ipc(sample: Sample) -> float | None:
@@ -124,9 +133,9 @@ FIGURES: tuple[Spec, ...] = (
         "measured",
         _regions(lambda r: r.lookups / r.cpu_ns * 1e9),
     ),
-    Spec("burst_p50_ns", "burst P50", "ns", "measured", _burst(0.50)),
-    Spec("burst_p99_ns", "burst P99", "ns", "measured", _burst(0.99)),
-    Spec("burst_p999_ns", "burst P99.9", "ns", "measured", _burst(0.999)),
+    Spec("burst_p50_ns", "burst P50", "ns", "measured", _burst(0.50), absence=FEW_BURSTS),
+    Spec("burst_p99_ns", "burst P99", "ns", "measured", _burst(0.99), absence=FEW_BURSTS),
+    Spec("burst_p999_ns", "burst P99.9", "ns", "measured", _burst(0.999), absence=FEW_BURSTS),
     *(
         Spec(
             f"ns_to_{stage}",
@@ -139,15 +148,16 @@ FIGURES: tuple[Spec, ...] = (
     ),
     _counter("cycles_per_lookup", "cycles per lookup", "cycles", "cycles"),
     _counter("instructions_per_lookup", "instructions per lookup", "1", "instructions"),
-    Spec("ipc", "IPC", "1", "measured", _ipc, kind="counters", role="ipc"),
+    Spec("ipc", "IPC", "1", "measured", _ipc, "counters", "ipc", FEWER),
     Spec(
         "backend_stall_share",
         "backend stalls",
         "share",
         "measured",
         _backend_stalls,
-        kind="counters",
-        role="backend_stall_share",
+        "counters",
+        "backend_stall_share",
+        "the counts give no share from 0 to 1",
     ),
     _counter("cache_misses_per_lookup", "cache misses per lookup", "1", "cache_misses"),
     _counter("l1d_misses_per_lookup", "L1d misses per lookup", "1", "l1d_misses"),
@@ -199,15 +209,12 @@ def figures(
             if sample.kind == spec.kind and (value := spec.of(sample)) is not None
         ]
         if values:
-            value, low, high = over_processes(values)
+            interval = of_shares if spec.unit == "share" else over_processes
+            value, low, high = interval(values)
             found[spec.name] = Figure(
                 value=value, low=low, high=high, unit=spec.unit, source=spec.source
             )
-        elif spec.role is not None:
-            found[spec.name] = Figure(
-                value=None,
-                unit=spec.unit,
-                source=spec.source,
-                reason=unavailable.get(spec.role, "not counted"),
-            )
+        elif spec.absence is not None:
+            reason = unavailable.get(spec.role or "", spec.absence)
+            found[spec.name] = Figure(value=None, unit=spec.unit, source=spec.source, reason=reason)
     return found | dict(computed)

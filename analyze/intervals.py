@@ -40,6 +40,18 @@ def over_processes(values: Sequence[float]) -> Interval:
     )
 
 
+def of_shares(values: Sequence[float]) -> Interval:
+    """The same for shares: arithmetic, and bounds within 0 and 1."""
+    if not values:
+        raise ValueError("no values")
+    value, low, high = _student(values)
+    return Interval(
+        value,
+        None if low is None else max(0.0, low),
+        None if high is None else min(1.0, high),
+    )
+
+
 def _student(values: Sequence[float]) -> Interval:
     n = len(values)
     mean = math.fsum(values) / n

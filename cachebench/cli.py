@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _drop_output()
-        return _fail(f"cannot write the output: {error}", 2)
+        return _fail(f"cannot go on: {error}", 2)
     except Exception as error:
         if "CACHEBENCH_TRACEBACK" in os.environ:
             raise

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from cachebench.perfstat import events
 from cachebench.perfstat.command import NoPerf, Perf, Session, find_perf, probe
 from cachebench.perfstat.cpumodel import cpu_model
 from cachebench.perfstat.events import FIGURES, Group
-from cachebench.perfstat.figures import read_group
+from cachebench.perfstat.figures import Reading, read_group
 from cachebench.perfstat.probe import pmu_names
 from cachebench.process import run_worker
 
@@ -48,17 +48,19 @@ class Counters:
             )  # fmt: skip
             nothing = msgspec.structs.replace(plan, experiment=small, empty=True)
             _, readings = self._run(group, nothing, lambda _: None)
-            self._empty[group.name] = {role: value for role, (value, _) in readings.items()}
+            self._empty[group.name] = {r.role: r.value or 0.0 for r in readings}
         sample, readings = self._run(group, plan, listen)
         counts = tuple(
             Count(
-                event=", ".join(e.perf_name for e in group.events if e.role == role),
-                role=role,
-                value=value,
-                empty=self._empty[group.name].get(role, 0.0),
-                note=note,
+                event=", ".join(reading.events),
+                role=reading.role,
+                value=reading.value,
+                empty=self._empty[group.name].get(reading.role, 0.0),
+                percent_running=reading.percent_running,
+                note=reading.note,
             )
-            for role, (value, note) in readings.items()
+            for reading in readings
+            if reading.value is not None
         )
         return msgspec.structs.replace(
             sample, group=group.name, counts=counts, backend_stalls=self.share
@@ -66,21 +68,21 @@ class Counters:
 
     def _run(
         self, group: Group, plan: WorkerPlan, listen: Callable[[str], None]
-    ) -> tuple[Sample, dict[str, tuple[float, str]]]:
+    ) -> tuple[Sample, tuple[Reading, ...]]:
         assert self.perf is not None
-        with Session(self.perf, group, Path(os.environ.get("TMPDIR", "/tmp"))) as session:
+        with Session(self.perf, group, Path(tempfile.gettempdir())) as session:
             sample = run_worker(plan, listen, session)
             readings = read_group(group, session.report())
         for reading in readings:
             if reading.value is None:
                 self.unavailable.setdefault(reading.role, str(reading.reason))
-        return sample, {r.role: (r.value, r.note) for r in readings if r.value is not None}
+        return sample, readings
 
 
 def find_counters(cpu: int, wanted: bool) -> Counters:
     """What can be counted by a process that is pinned to ``cpu``."""
     if not wanted:
-        return _without("not asked for: --no-counters")
+        return _without("not asked for")
     perf = find_perf()
     if isinstance(perf, NoPerf):
         return _without(perf.reason)

@@ -17,6 +17,8 @@ SUFFIXES = {"": 1, "k": 1000, "K": 1000, "m": 1_000_000, "M": 1_000_000}
 MOST_SESSIONS = 1 << 30
 MOST_OBJECTS = 1 << 30
 MOST_EXPONENT = 4.0
+MOST_REGION_MS = 100
+"""Packets are drawn before their region: longer ones would take gigabytes."""
 DEFAULT = Experiment(layouts=("flat",))
 QUICK_PROCESSES = 3
 QUICK_REGIONS = 5
@@ -180,7 +182,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=DEFAULT.region_ms,
         metavar="MS",
-        help="least CPU time of a region (default and least: 15)",
+        help="least CPU time of a region, 15 … 100 (default: 15)",
     )
     running.add_argument("--cpu", type=int, metavar="N", help="CPU to pin the workers to")
     running.add_argument("--node", type=int, metavar="N", help="NUMA node to bind memory to")
@@ -214,9 +216,12 @@ def from_arguments(arguments: argparse.Namespace) -> Experiment:
     _within("--hit-ratio", arguments.hit_ratio, 0, 1)
     _within("--max-load", arguments.max_load, 0.01, 1)
     _within("--seed", arguments.seed, 0, (1 << 53) - 1)
-    _within("--region-ms", arguments.region_ms, DEFAULT.region_ms, 10_000)
-    processes = arguments.processes or (QUICK_PROCESSES if arguments.quick else DEFAULT.processes)
-    regions = arguments.regions or (QUICK_REGIONS if arguments.quick else DEFAULT.regions)
+    _within("--region-ms", arguments.region_ms, DEFAULT.region_ms, MOST_REGION_MS)
+    processes, regions = arguments.processes, arguments.regions
+    if processes is None:
+        processes = QUICK_PROCESSES if arguments.quick else DEFAULT.processes
+    if regions is None:
+        regions = QUICK_REGIONS if arguments.quick else DEFAULT.regions
     _within("--processes", processes, 1, 1000)
     _within("--regions", regions, 1, 1000)
     return Experiment(

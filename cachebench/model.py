@@ -139,8 +139,12 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     empty: float
     """What the same counter read over a region without lookups."""
+    percent_running: float | None
+    """Share of the time enabled that the counter ran, as perf says it; None if it
+    does not."""
     note: str
     """What the event counts on this CPU."""
+    source: Source = "measured"
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,20 +26,29 @@ def schema() -> dict[str, Any]:
 
 def check_writable(path: str) -> None:
     """Raises CachebenchError before anything is run, if write() would fail later."""
+    target = Path(path).resolve()
+    if target.is_dir():
+        raise CachebenchError(f"cannot write {path}: it is a folder; type a file name")
+    if target.exists() and not target.is_file():
+        return
     try:
-        handle, name = tempfile.mkstemp(dir=Path(path).parent, prefix=".cachebench-")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".cachebench-")
         os.close(handle)
         Path(name).unlink()
     except OSError as error:
         raise _unwritable(path, error) from None
-    if Path(path).is_dir():
-        raise CachebenchError(f"cannot write {path}: it is a folder; type a file name")
 
 
 def write(path: str, text: str) -> None:
-    """Writes under a temporary name in the same folder, then renames."""
-    target = Path(path)
+    """Writes under a temporary name in the same folder, then renames.
+
+    A symbolic link stays one; what is no regular file, such as a pipe, is written to.
+    """
+    target = Path(path).resolve()
     try:
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+            return
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import random
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Protocol
 
 import msgspec
 
 from cachebench import build, catalogue, core, sizing
 from cachebench.analyze.figures import figures
+from cachebench.analyze.ratios import with_ratios
 from cachebench.counters import Counters, find_counters
 from cachebench.errors import CachebenchError
 from cachebench.machine.cpus import allowed_cpus, pick_cpu
@@ -27,6 +30,9 @@ from cachebench.model import (
 )
 from cachebench.perfstat.events import Group
 from cachebench.process import run_worker
+
+LIBRARIES = ("cachebench", "cffi", "msgspec", "scipy")
+"""Whose versions a result names."""
 
 
 class Listener(Protocol):
@@ -78,7 +84,7 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
         processes.run()
     except KeyboardInterrupt:
         interrupted = True
-    results = tuple(_result(arm, experiment, counters) for arm in arms if _is_complete(arm))
+    results = with_ratios([_result(a, experiment, counters) for a in arms if _is_complete(a)])
     failures = tuple(
         Failure(layout=arm.layout.name, reason=arm.failure) for arm in arms if arm.failure
     )
@@ -86,7 +92,7 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
         Result(
             schema="cachebench.run/1",
             spec=experiment,
-            environment=collect(cpu=cpu) | _build(arms, experiment),
+            environment=collect(cpu=cpu) | _build(arms, experiment, counters),
             results=results,
             failures=failures,
             unavailable=counters.unavailable,
@@ -95,7 +101,7 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
     )
 
 
-def _build(arms: list[_Arm], experiment: Experiment) -> dict[str, object]:
+def _build(arms: list[_Arm], experiment: Experiment, counters: Counters) -> dict[str, object]:
     """What compiled the kernels that ran, and with which flags."""
     if all(arm.plugin is None for arm in arms):
         compiler = core.compiler()
@@ -103,7 +109,18 @@ def _build(arms: list[_Arm], experiment: Experiment) -> dict[str, object]:
         toolchain = build.Toolchain.find()
         flags = toolchain.resolved_flags(_recipe(arms[0].layout, experiment, True))
         compiler = f"{toolchain.version}, {' '.join(flags)}"
-    return {"compiler": {"value": compiler, "reason": None}}
+    return {
+        "compiler": {"value": compiler, "reason": None},
+        "versions": {"value": _versions(counters), "reason": None},
+    }
+
+
+def _versions(counters: Counters) -> dict[str, str]:
+    versions = {name: metadata.version(name) for name in LIBRARIES}
+    versions["python"] = platform.python_version()
+    if counters.perf is not None:
+        versions["perf"] = ".".join(map(str, counters.perf.version))
+    return versions
 
 
 def _cpu(experiment: Experiment) -> int:
@@ -211,6 +228,8 @@ class _Processes:
                 self._accept(arm, sample)
             except CachebenchError as error:
                 arm.failure = str(error)
+            except OSError as error:  # no room for a pipe or a temporary file
+                arm.failure = f"layout {arm.layout.name}: {error}"
         self._done += 1
 
     def _plan(self, arm: _Arm, process: int, group: Group | None) -> WorkerPlan:

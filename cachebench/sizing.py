@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cachebench import core
+from cachebench import core, stream
 from cachebench.core import Pointer
 from cachebench.errors import CachebenchError
 from cachebench.machine.environment import collect, value
 from cachebench.model import Experiment, Figure
 
 PROCESS_BYTES = 64 << 20
-"""The worker's interpreter, its key streams and the proof's buffers, rounded up."""
+"""The worker's interpreter and the proof's buffers, rounded up."""
+USABLE = 0.9
+"""Share of the available memory that a layout may take."""
 
 
 HUGE_PAGES = {
@@ -56,8 +58,17 @@ def footprint(ops: Pointer, experiment: Experiment) -> Footprint:
         shared=computed.shared,
         free_lists=computed.free_lists,
         huge=computed.mapped - computed.free_lists_mapped,
-        total=computed.mapped + core.traffic_bytes(experiment) + PROCESS_BYTES,
+        total=computed.mapped + _traffic(experiment) + PROCESS_BYTES,
     )
+
+
+def _traffic(experiment: Experiment) -> int:
+    """Packets of one region, and what they are drawn from."""
+    size = core.traffic_bytes(experiment)
+    size += stream.bytes_of_longest(experiment)
+    if experiment.capture is not None:
+        size += stream.capture_bytes(experiment.capture)
+    return size
 
 
 def figures(size: Footprint) -> dict[str, Figure]:
@@ -84,12 +95,13 @@ def check(arms: Sequence[tuple[str, Footprint]], experiment: Experiment) -> None
     for name, size in arms:
         # Available memory does not count what is set aside for huge pages.
         needed = size.total - (size.huge if experiment.pages in HUGE_PAGES else 0)
-        if available is not None and needed > available:
+        if available is not None and needed > USABLE * available:
             fixed = needed - size.growing
-            most = int(experiment.sessions * (0.9 * available - fixed) / size.growing)
+            most = int(experiment.sessions * (USABLE * available - fixed) / size.growing)
             raise CachebenchError(
-                f"layout {name} needs {megabytes(needed)} for {experiment.sessions} sessions "
-                f"and {megabytes(available)} are available; type --sessions {max(most // 1000, 1)}k"
+                f"layout {name} needs {megabytes(needed)} for {experiment.sessions} sessions and "
+                f"{megabytes(int(USABLE * available))} may be used; "
+                f"type --sessions {max(most // 1000, 1)}k"
             )
 
 
@@ -98,8 +110,9 @@ def describe(name: str, size: Footprint, experiment: Experiment) -> str:
     return (
         f"{name}: {megabytes(size.total)} for {experiment.sessions:,} sessions (computed: "
         f"{size.per_session(size.table):.1f} B table, {size.per_session(size.state):.1f} B state, "
-        f"{size.per_session(size.free_lists):.1f} B free lists a session, and "
-        f"{megabytes(size.total - size.growing)} for rules, whole pages and the process)"
+        f"{size.per_session(size.free_lists):.1f} B free lists a session, "
+        f"and {megabytes(size.total - size.growing)} for packets, rules, whole pages and the "
+        "process)"
     )
 
 

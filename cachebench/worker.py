@@ -1,7 +1,7 @@
 """One worker process: it fills one table, proves it, measures it, and says what it read.
 
-Run as ``python -m cachebench.worker``, alone or under perf or valgrind, with a
-WorkerPlan in JSON on standard input. It writes JSON lines on standard output:
+cachebench.process starts it, alone or under perf, with a WorkerPlan in JSON on
+standard input. It writes JSON lines on standard output:
 ``{"doing": "…"}`` as it goes, then one ``{"sample": …}`` or ``{"error": "…"}``.
 Whoever sees no last line knows that the process died.
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from cachebench import build, core, smaps
+from cachebench import build, core, smaps, stream
 from cachebench._core import ffi, lib
 from cachebench.core import Pointer
 from cachebench.errors import CachebenchError
@@ -27,15 +27,15 @@ from cachebench.machine.environment import cpu_times, steal_share
 from cachebench.machine.tree import Unknown
 from cachebench.model import Region, Sample, TableStats, WorkerPlan
 
-LEAD_IN = 0.3
-"""Share of a region that runs before it untimed: gate-statistics measured that
-blocks without one are biased by the order of the arms."""
 FIRST_LOOKUPS = 16384
 LONGER = 1.25
 """Regions are aimed at this much more than the least time, so that few fall short."""
 COUNTED_REGIONS = 10
-"""A counter process counts one region this many times as long as a timed one:
-each enable and disable costs a context switch that the counters see."""
+"""A counter process counts one region, up to this many times as long as a timed
+one: each enable and disable costs a context switch that the counters see."""
+LATENCY_BURSTS = 20_000
+"""Bursts that are timed one by one, if the region may have as many: ten lie beyond
+P99.9 with half of them."""
 STATS_LOOKUPS = 100_000
 
 
@@ -184,6 +184,7 @@ class _Measurement:
         self._traffic = traffic
         self._plan = plan
         self._least_ns = plan.experiment.region_ms * 1e6
+        self._most = stream.most_lookups(plan.experiment)
         self._histogram = ffi.new("struct cb_histogram *")
         # Another stream than the one that the table was counted with.
         lib.cb_traffic_restart(traffic, plan.seed + 1)
@@ -203,7 +204,8 @@ class _Measurement:
 
     def latency(self) -> tuple[tuple[int, int, int], ...]:
         """Histogram of the time of a burst, from a region of its own."""
-        self._region(2 * self._calibrate(), latency=True)
+        wanted = LATENCY_BURSTS * self._plan.experiment.burst
+        self._region(min(wanted, self._most), latency=True)
         floor = lib.cb_histogram_floor
         return tuple(
             (floor(i), floor(i + 1), self._histogram.count[i])
@@ -224,7 +226,7 @@ class _Measurement:
 
     def counted(self) -> tuple[Region, ...]:
         """One long region with the counters on, or around nothing."""
-        count = 0 if self._plan.empty else COUNTED_REGIONS * self._calibrate()
+        count = 0 if self._plan.empty else min(COUNTED_REGIONS * self._calibrate(), self._most)
         return (self._region(count, control=True),)
 
     def _calibrate(self) -> int:
@@ -238,8 +240,7 @@ class _Measurement:
             count *= 2
 
     def _whole_bursts(self, lookups: float) -> int:
-        burst = self._plan.experiment.burst
-        return (int(lookups) // burst + 1) * burst
+        return stream.whole_bursts(lookups, self._plan.experiment)
 
     def _region(self, count: int, *, latency: bool = False, control: bool = False) -> Region:
         experiment = self._plan.experiment
@@ -250,7 +251,7 @@ class _Measurement:
                 "policy": experiment.session_prefetch,
                 "burst": experiment.burst,
                 "count": count,
-                "lead_in": self._whole_bursts(LEAD_IN * count),
+                "lead_in": self._whole_bursts(stream.LEAD_IN * count),
                 "latency": latency,
             },
         )

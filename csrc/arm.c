@@ -102,9 +102,7 @@ static int map_arena(struct opened_arm *opened, struct cb_arena *arena,
 		return -1;
 	opened->mapped[opened->mapped_count++].name = spec->name;
 	arena->base = mapping->base;
-	arena->mapped = mapping->bytes;
 	arena->count = arena_count(spec->kind, config);
-	arena->stride = spec->stride;
 	return 0;
 }
 
@@ -158,7 +156,6 @@ static int open_table(struct opened_arm *opened, const struct cb_config *config,
 	table->buckets = buckets.base;
 	table->key_store = keys.base;
 	table->bucket_bitmask = (uint32_t)(buckets.count - 1);
-	table->entry_size = keys.stride;
 	table->free_slots = (uint32_t *)(void *)slots.base;
 	table->capacity = (uint32_t)config->sessions;
 	return 0;

@@ -42,9 +42,7 @@ struct cb_arena_spec {
 /* One mapped array. Only the free list of a pool is used after the set-up. */
 struct cb_arena {
 	char *base;
-	uint64_t count;  /* elements */
-	uint64_t mapped; /* bytes, whole pages, huge ones included */
-	uint32_t stride;
+	uint64_t count; /* elements */
 	uint32_t free_count;
 	uint32_t *free; /* CB_POOL: stack of free element numbers, else NULL */
 };
@@ -60,12 +58,10 @@ struct cb_table {
 	char *buckets;
 	char *key_store;
 	uint32_t bucket_bitmask;
-	uint32_t entry_size;
 	uint32_t *free_slots; /* stack of unused key entry numbers */
 	uint32_t free_count;
-	uint32_t capacity; /* key entries; entry 0 is not one of them */
-	uint32_t entries;  /* sessions held */
-	uint32_t pad;
+	uint32_t capacity;  /* key entries; entry 0 is not one of them */
+	uint32_t entries;   /* sessions held */
 	uint64_t displaced; /* entries moved by insertions since the set-up */
 };
 

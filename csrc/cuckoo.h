@@ -200,7 +200,8 @@ static inline bool cuckoo_put(struct cuckoo_bucket *bucket, uint16_t sig, uint32
 	return false;
 }
 
-/* Buckets that one insertion may look at before it gives up. */
+/* Length of the queue: when it is full, after about 125 buckets whose entries are
+ * in it, the insertion gives up. */
 #define CUCKOO_BFS_QUEUE_MAX_LEN 1000
 
 struct cuckoo_node {
@@ -245,7 +246,7 @@ static bool cuckoo_make_space(struct cb_table *t, uint32_t root, uint16_t sig, u
 			}
 		}
 		if (tail + CB_BUCKET_ENTRIES > CUCKOO_BFS_QUEUE_MAX_LEN)
-			continue;
+			break;
 		for (uint32_t i = 0; i < CB_BUCKET_ENTRIES; i++) {
 			uint32_t alternate =
 				cuckoo_alternate(t, queue[head].bucket, bucket->sig_current[i]);

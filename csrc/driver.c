@@ -152,8 +152,8 @@ static int parse(int argc, char **argv)
 			return fail(why);
 		}
 	}
-	if (plan.max_load <= 0 || plan.max_load > 1 || plan.hit_ratio > 1)
-		return fail("max-load is above 0 and at most 1, hit-ratio at most 1");
+	if (plan.max_load < 0.01 || plan.max_load > 1 || plan.hit_ratio > 1)
+		return fail("max-load is from 0.01 to 1, hit-ratio at most 1");
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachebench.analyze.figures import figures
+from cachebench.analyze.ratios import with_ratios
 from cachebench.model import (
     Arena,
     Count,
@@ -59,7 +60,7 @@ def sample(process: int, *ns: float, **more: object) -> Sample:
             Arena(name="free_list", bytes=4096, resident=4096, huge=0),
         ),
         "table": TABLE,
-        "latency": ((1000, 1010, 98), (2000, 2020, 1), (9000, 9100, 1)),
+        "latency": ((1000, 1010, 19_800), (2000, 2020, 170), (9000, 9100, 30)),
         "checksum": "00000000000000aa" if process == 0 else None,
     }
     return Sample(**(fields | more))  # type: ignore[arg-type]
@@ -71,7 +72,7 @@ def counted(*counts: Count, **more: object) -> Sample:
 
 
 def count(role: str, value: float, empty: float = 0.0) -> Count:
-    return Count(event=role, role=role, value=value, empty=empty, note="")
+    return Count(event=role, role=role, value=value, empty=empty, percent_running=100.0, note="")
 
 
 def layout(name: str, samples: tuple[Sample, ...]) -> LayoutResult:
@@ -118,5 +119,5 @@ def result(*names: str) -> Result:
         schema="cachebench.run/1",
         spec=Experiment(layouts=names, sessions=1000, processes=2, regions=3),
         environment={"machine": {"value": "x86_64", "reason": None}},
-        results=entries,
+        results=with_ratios(entries),
     )

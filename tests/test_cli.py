@@ -185,7 +185,10 @@ def test_a_truncated_capture_is_used_up_to_its_fault_which_is_told(
         (("run", "--sessions", "0"), "--sessions 0: type a number from 1"),
         (("run", "--sessions", "-5"), "--sessions"),
         (("run", "--sessions", "1.5"), "--sessions"),
-        (("run", "--sessions", "1000M"), "are available; type --sessions"),
+        (("run", "--sessions", "1000M"), "may be used; type --sessions"),
+        (("run", "--processes", "0"), "--processes 0"),
+        (("run", "--regions", "0", "--quick"), "--regions 0"),
+        (("run", "--region-ms", "1000"), "--region-ms 1000"),
         (("run", "--burst", "0"), "--burst 0"),
         (("run", "--burst", "257"), "from 1 to 256"),
         (("run", "--hit-ratio", "1.1"), "--hit-ratio 1.1"),
@@ -285,6 +288,53 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
             text=True,
         )
     assert done.returncode == 2
-    assert (
-        done.stderr == "cachebench: cannot write the output: [Errno 28] No space left on device\n"
-    )
+    assert done.stderr == "cachebench: cannot go on: [Errno 28] No space left on device\n"
+
+
+def test_the_file_is_written_even_if_the_reader_of_the_table_has_gone(tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    command = str(Path(sysconfig.get_path("scripts")) / "cachebench")
+    with subprocess.Popen(
+        [command, "run", *TINY, "--json", "-o", str(file)], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait() == 0
+    assert resultfile.read(str(file)).results[0].layout == "flat"
+
+
+def test_a_symbolic_link_stays_one_and_a_device_is_written_to(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert main(["run", *TINY, "-o", str(link)]) == 0
+    assert link.is_symlink()
+    assert resultfile.read(str(target)).results
+    assert main(["run", *TINY, "-o", "/dev/null"]) == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_the_memory_that_is_told_is_not_exceeded(capsys: pytest.CaptureFixture[str]) -> None:
+    for sessions in ("1k", "300k"):
+        assert main(["run", "--sessions", sessions, "--processes", "1", "--regions", "2"]) == 0
+        told = float(capsys.readouterr().out.split()[1].replace(",", "")) * 1e6
+        found = document(capsys, "--sessions", sessions, "--processes", "1", "--regions", "2")
+        assert max(s["peak_bytes"] for s in found["results"][0]["samples"]) < told
+
+
+def test_a_result_names_what_made_it(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = document(capsys, *TINY)["environment"]
+    assert {"cachebench", "python", "cffi", "msgspec", "scipy"} <= set(facts["versions"]["value"])
+    assert "-O2" in facts["compiler"]["value"]
+    assert facts["cpu_model_name"]["value"] or facts["cpu_model_name"]["reason"]
+
+
+def test_no_room_for_a_temporary_file_is_told_and_loses_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    message = fails(capsys, "run", *TINY)
+    assert message.startswith("layout flat: ")
+    assert "absent" in message

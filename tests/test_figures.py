@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from results import NO_PMU, count, counted, region, sample
+from results import NO_PMU, count, counted, region, result, sample
 
 from cachebench.analyze.figures import FIGURES, figures
-from cachebench.model import Share
+from cachebench.analyze.ratios import cpu_time_ratio
+from cachebench.model import Arena, Figure, Sample, Share
 
 
 def test_a_process_is_the_median_of_its_regions_and_the_figure_the_mean_of_processes() -> None:
@@ -20,7 +22,15 @@ def test_a_process_is_the_median_of_its_regions_and_the_figure_the_mean_of_proce
 def test_percentiles_of_a_burst_are_in_ns_by_the_processs_own_ticks() -> None:
     found = figures([sample(0, 50)], {}, {})
     assert found["burst_p50_ns"].value == pytest.approx(502.5, abs=2)  # 2 ticks a ns
-    assert found["burst_p999_ns"].value == pytest.approx(4545, abs=10)
+    assert found["burst_p999_ns"].value == pytest.approx(4517, abs=10)
+
+
+def test_a_percentile_has_at_least_ten_bursts_beyond_it() -> None:
+    few = sample(0, 50, latency=((1000, 1010, 9_900), (9000, 9100, 99)))
+    found = figures([few], {}, {})
+    assert found["burst_p99_ns"].value is not None
+    assert found["burst_p999_ns"].value is None
+    assert found["burst_p999_ns"].reason == "fewer than ten bursts lie beyond it"
 
 
 def test_counters_are_per_lookup_less_what_an_empty_region_counts() -> None:
@@ -40,14 +50,40 @@ def test_backend_stalls_follow_the_formula_of_the_cpu() -> None:
 def test_a_share_above_one_is_no_figure() -> None:
     share = Share(numerator="backend_slots", denominator="slots", factor=1, text="")
     process = counted(count("slots", 1e6), count("backend_slots", 3e6), backend_stalls=share)
-    assert figures([process], {}, {})["backend_stall_share"].value is None
+    figure = figures([process], {}, {})["backend_stall_share"]
+    assert (figure.value, figure.reason) == (None, "the counts give no share from 0 to 1")
+
+
+def test_a_counter_below_its_empty_region_is_no_negative_figure() -> None:
+    figure = figures([counted(count("llc_misses", 3, 7))], {}, {})["llc_misses_per_lookup"]
+    assert figure.value is None
+    assert figure.reason == "not more were counted than without lookups"
+
+
+def test_the_interval_of_a_share_stays_a_share() -> None:
+    def part(process: int, huge: int) -> Sample:
+        return sample(
+            process, 50, arenas=(Arena(name="session", bytes=100, resident=100, huge=huge),)
+        )
+
+    figure = figures([part(0, 100), part(1, 80)], {}, {})["huge_page_share"]
+    assert figure.value == pytest.approx(0.9)
+    assert figure.high == 1.0
+
+
+def test_layouts_whose_huge_pages_differ_have_no_ratio() -> None:
+    base, head = result("flat", "pointer").results
+    small = Figure(value=0.5, unit="share", source="measured")
+    other = msgspec.structs.replace(head, figures=head.figures | {"huge_page_share": small})
+    assert cpu_time_ratio(base, head).value == pytest.approx(1.2)
+    assert "huge pages" in str(cpu_time_ratio(base, other).reason)
 
 
 def test_a_counter_that_was_not_counted_has_its_reason_and_no_value() -> None:
     found = figures([sample(0, 50)], {}, {"cycles": NO_PMU})
     assert found["cycles_per_lookup"].value is None
     assert found["cycles_per_lookup"].reason == NO_PMU
-    assert found["llc_misses_per_lookup"].reason == "not counted"
+    assert found["llc_misses_per_lookup"].value is None
 
 
 def test_stage_cuts_give_times_up_to_a_stage_only_when_they_were_run() -> None:

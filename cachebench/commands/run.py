@@ -30,14 +30,15 @@ class Run:
         with Progress(facts=not arguments.json) as progress:
             outcome = runner.run(asked, progress)
         result = outcome.result
+        # The file first: whoever reads the output may have enough of it early.
+        if arguments.output and result.results and not outcome.interrupted:
+            resultfile.write(arguments.output, resultfile.encode(result))
         if arguments.json:
             sys.stdout.write(resultfile.encode(result))
         elif result.results:
             terminal.show(result)
         if outcome.interrupted:
             raise CachebenchError("interrupted; no file was written")
-        if arguments.output and result.results:
-            resultfile.write(arguments.output, resultfile.encode(result))
         if result.failures:
             raise CachebenchError("; ".join(failure.reason for failure in result.failures))
         return 0

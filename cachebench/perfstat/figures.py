@@ -22,6 +22,8 @@ class Reading:
     reason: str | None
     events: tuple[str, ...]
     note: str
+    percent_running: float | None = None
+    """The least of its events, in percent; None where perf prints none."""
 
 
 def read_group(group: Group, report: Report) -> tuple[Reading, ...]:
@@ -36,10 +38,13 @@ def _reading(role: Role, group: Group, report: Report) -> Reading:
     names = tuple(event.perf_name for event in events)
     note = "; ".join(event.note for event in events)
     total = 0.0
+    percents: list[float] = []
     for name in names:
         found = lookup(report, name)
         if isinstance(found, Refusal):
             return Reading(role, None, f"{name}: {found.reason}", names, note)
         assert isinstance(found, Count)
         total += found.value
-    return Reading(role, total, None, names, note)
+        if found.percent_running is not None:
+            percents.append(found.percent_running)
+    return Reading(role, total, None, names, note, min(percents, default=None))

@@ -82,7 +82,9 @@ def _intervals(result: Result) -> Iterator[str]:
         yield f"(low … high): 95 % interval over {' to '.join(map(str, numbers))} processes"
     else:
         yield "one process has no interval"
-    yield "levels hold on this machine only; ratios within one run travel"
+    if len(result.results) > 1:
+        yield "a ratio is over rounds, in which each layout had a process of its own, in turn"
+    yield "levels hold on this machine only"
 
 
 def _processes(entry: LayoutResult) -> int:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cachebench.analyze.figures import FIGURES
-from cachebench.analyze.ratios import cpu_ratio
+from cachebench.analyze.ratios import NAME as RATIO
 from cachebench.model import Experiment, Figure, LayoutResult, Result, Source
 from cachebench.report.notes import notes
 from cachebench.report.text import interval, scale
@@ -88,10 +88,9 @@ def _figures(
             continue
         factor, unit = scale(present)
         yield f"{title}, {unit}" if unit else title, [_cell(f, factor) for f in figures]
-        if name == "ns_per_lookup" and len(result.results) > 1:
-            base = result.results[0]
-            cells = ["" if e is base else _cell(cpu_ratio(base, e), 1.0) for e in entries]
-            yield f"over that of {escape(base.layout)}", cells
+        if name == "ns_per_lookup" and any(RATIO in entry.figures for entry in entries):
+            cells = [_cell(e.figures[RATIO], 1.0) if RATIO in e.figures else "" for e in entries]
+            yield f"over that of {escape(result.results[0].layout)}", cells
     if absent:
         words = " / ".join(dict.fromkeys(_absence(str(figure.reason)) for figure in absent))
         yield f"{len(absent)} hardware counter figures", [words for _ in entries]
