@@ -1,5 +1,5 @@
 """``python -m cachebench``."""
 
-from cachebench.cli import entry
+from cachebench.entry import entry
 
 entry()

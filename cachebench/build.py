@@ -33,6 +33,7 @@ from typing import Any, Literal
 from cachebench._core import ffi, lib
 from cachebench.catalogue import Layout, csrc_folder, layouts_folder
 from cachebench.errors import CachebenchError
+from cachebench.python import command
 
 ABI = int(lib.CB_ABI)
 
@@ -209,6 +210,7 @@ def build(recipe: Recipe, on_event: OnEvent | None = None) -> Path:
             output = _run([*_command(recipe, toolchain), *_LINK, "-o", str(made)])
             if output.status != 0 or not made.is_file():
                 raise _failure(recipe, output)
+            _try_to_load(made, recipe)
             path = folder / f"{stem}-{_content(made)}.so"
             made.replace(path)
     except OSError as error:
@@ -261,20 +263,35 @@ class _Output:
 
 def _run(command: Sequence[str], keep_stdout: bool = False) -> _Output:
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if keep_stdout else subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            check=False,
             env={**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
+            start_new_session=True,
         )
     except OSError as error:
         raise CachebenchError(
             f"no C compiler: {command[0]!r} does not run ({error.strerror}); install gcc (Debian "
             "and Ubuntu: apt install gcc libc6-dev; Fedora: dnf install gcc), or set CC"
         ) from None
-    return _Output(done.returncode, done.stdout or b"", done.stderr)
+    try:
+        stdout, stderr = process.communicate()
+    finally:
+        # An interrupt must not leave the processes that a compiler starts.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return _Output(process.returncode, stdout or b"", stderr)
+
+
+def _try_to_load(path: Path, recipe: Recipe) -> None:
+    """Loads a new plug-in in a process of its own: loading runs what it likes."""
+    tried = _run([*command("cachebench.tryplugin"), str(path)], keep_stdout=True)
+    if not tried.stdout.endswith(b"loaded\n"):
+        said = tried.text.strip().splitlines() or ["it ends the process that loads it"]
+        raise CachebenchError(f"{recipe.layout.header} does not load: {said[-1]}")
 
 
 @functools.cache
@@ -334,6 +351,7 @@ def _command(recipe: Recipe, toolchain: Toolchain) -> list[str]:
         *toolchain.flags(recipe),
         "-DCB_PLUGIN",
         f"-DCB_LAYOUT={recipe.layout.name}",
+        f'-DCB_LAYOUT_NAME="{recipe.layout.name}"',
         f'-DCB_LAYOUT_HEADER="{header}"',
         f"-DCB_KEY={recipe.key_size}",
         f"-DCB_STAGE={recipe.stage.upper()}",

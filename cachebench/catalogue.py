@@ -12,6 +12,7 @@ from pathlib import Path
 from cachebench._core import ffi, lib
 from cachebench.errors import CachebenchError
 
+LONGEST_NAME = 64
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMMENT = re.compile(r"/\*(?P<block>.*?)\*/|(?P<lines>//[^\n]*(?:\n[ \t]*//[^\n]*)*)", re.DOTALL)
 _DIRECTIVE = re.compile(r"#(?:[^\n\\]|\\.)*", re.DOTALL)
@@ -89,6 +90,8 @@ def description(layout: Layout) -> str:
 
 def _from_path(typed: str) -> Layout:
     header = Path(typed)
+    if header.exists() and not header.is_file():
+        raise CachebenchError(f"cannot read the layout {typed}: it is no regular file")
     try:
         with header.open("rb") as file:
             file.read(1)
@@ -98,6 +101,10 @@ def _from_path(typed: str) -> Layout:
         raise CachebenchError(
             f"{typed}: a layout is named after its file, and {header.stem!r} is no C identifier: "
             "rename the file to letters, digits and underscores"
+        )
+    if len(header.stem) > LONGEST_NAME:
+        raise CachebenchError(
+            f"{typed}: a layout's name has {LONGEST_NAME} characters at most: rename the file"
         )
     return Layout(header.stem, header, False)
 

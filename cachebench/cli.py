@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 import cachebench
 from cachebench.commands import COMMANDS
 from cachebench.errors import CachebenchError
+from cachebench.report.text import printable
 
 EXIT_CODES = "exit codes: 0 done, 2 usage, build failure, crash or missing data"
 
@@ -26,7 +27,10 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the only place that writes to standard error."""
     try:
-        return _run(arguments)
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()  # here, where a full disk is an error like any other
     except CachebenchError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -61,27 +65,18 @@ def _run(arguments: Sequence[str] | None) -> int:
         command.prepare_parser(part)
         part.set_defaults(command=command)
     parsed = parser.parse_args(arguments)
-    code = int(parsed.command.run(parsed))
-    sys.stdout.flush()  # here, where a full disk is an error like any other
-    return code
+    return int(parsed.command.run(parsed))
 
 
 def _drop_output() -> None:
     """Python would fail once more when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> int:
     line = " ".join(message.split())
-    print(f"cachebench: {line}", file=sys.stderr)
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(f"cachebench: {printable(line)}", file=sys.stderr, flush=True)
     return code
-
-
-def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def entry() -> NoReturn:
-    """The console script. SIGTERM ends a run as Ctrl-C does: workers first."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(main())

@@ -6,8 +6,10 @@ with the core's own line.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from cachebench._core import ffi, lib
@@ -82,6 +84,18 @@ def capture(path: str) -> Iterator[Pointer]:
         lib.cb_capture_free(out)
 
 
+def file_digest(path: str) -> str:
+    """SHA-256 of a file, a piece at a time."""
+    digest = hashlib.sha256()
+    try:
+        with Path(path).open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    except OSError as error:
+        raise CachebenchError(f"cannot read {path}: {error.strerror}") from None
+    return digest.hexdigest()
+
+
 def _traffic_config(experiment: Experiment, captured: Pointer | None) -> Pointer:
     return ffi.new(
         "struct cb_traffic_config *",
@@ -105,6 +119,10 @@ def traffic(experiment: Experiment) -> Iterator[Pointer]:
         yield from _opened_traffic(experiment, None)
     else:
         with capture(experiment.capture.path) as captured:
+            if file_digest(experiment.capture.path) != experiment.capture.sha256:
+                raise CachebenchError(
+                    f"{experiment.capture.path} changed while it was used; run again"
+                )
             yield from _opened_traffic(experiment, captured)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import re
 import shlex
-from pathlib import Path
+from decimal import Decimal
 
 from cachebench import core
 from cachebench._core import ffi
@@ -17,6 +16,7 @@ SUFFIXES = {"": 1, "k": 1000, "K": 1000, "m": 1_000_000, "M": 1_000_000}
 MOST_SESSIONS = 1 << 30
 MOST_OBJECTS = 1 << 30
 MOST_EXPONENT = 4.0
+MOST_NODES = 1024
 MOST_REGION_MS = 100
 """Packets are drawn before their region: longer ones would take gigabytes."""
 DEFAULT = Experiment(layouts=("flat",))
@@ -26,9 +26,9 @@ QUICK_REGIONS = 5
 
 def count(text: str) -> int:
     """A whole number with an optional k or M, which are decimal: ``1.5M`` is 1,500,000."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmM]?)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)([kKmM]?)", text.strip())
     if match is not None:
-        value = float(match[1]) * SUFFIXES[match[2]]
+        value = Decimal(match[1]) * SUFFIXES[match[2]]
         if value == int(value):
             return int(value)
     raise argparse.ArgumentTypeError(f"{text!r} is no number such as 500000, 64k or 1M")
@@ -191,12 +191,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--march", metavar="CPU", help="compile all layouts here with -march=CPU, e.g. native"
     )
     running.add_argument(
-        "--cflags", metavar="FLAGS", help="compile all layouts here with these flags too"
+        "--cflags",
+        metavar="FLAGS",
+        help="compile all layouts here with these flags too, typed as --cflags=-O3",
     )
 
 
 def from_arguments(arguments: argparse.Namespace) -> Experiment:
     """The checked Experiment; raises CachebenchError with what to type instead."""
+    for text in (*(arguments.layouts or ()), arguments.traffic or "", arguments.cflags or ""):
+        _as_utf8(text)
     captured = _captured(arguments)
     sessions = arguments.sessions if arguments.sessions is not None else DEFAULT.sessions
     key_size = arguments.key or 16
@@ -222,6 +226,8 @@ def from_arguments(arguments: argparse.Namespace) -> Experiment:
         processes = QUICK_PROCESSES if arguments.quick else DEFAULT.processes
     if regions is None:
         regions = QUICK_REGIONS if arguments.quick else DEFAULT.regions
+    if arguments.node is not None:
+        _within("--node", arguments.node, 0, MOST_NODES - 1)
     _within("--processes", processes, 1, 1000)
     _within("--regions", regions, 1, 1000)
     return Experiment(
@@ -257,6 +263,14 @@ def _within(option: str, value: float, low: float, high: float) -> None:
         raise CachebenchError(f"{option} {value}: type a number from {low} to {high}")
 
 
+def _as_utf8(text: str) -> None:
+    """Results are JSON, which has no bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise CachebenchError(f"{text!a} is not UTF-8; rename it") from None
+
+
 def _split(flags: str) -> list[str]:
     try:
         return shlex.split(flags)
@@ -282,6 +296,8 @@ def _captured(arguments: argparse.Namespace) -> Capture | None:
                 f"{option} is for synthetic traffic; a capture brings its own: "
                 "type --scale-flows K for a larger table"
             )
+    if not path:
+        raise CachebenchError("--traffic '': type the path of a pcap or pcapng file")
     _within("--scale-flows", 1 if clones is None else clones, 1, 1 << 24)
     with core.capture(path) as file:
         if file.keyed == 0:
@@ -292,7 +308,7 @@ def _captured(arguments: argparse.Namespace) -> Capture | None:
             )
         return Capture(
             path=path,
-            sha256=hashlib.sha256(Path(path).read_bytes()).hexdigest(),
+            sha256=core.file_digest(path),
             clones=clones or 1,
             packets=file.packets,
             keyed=file.keyed,

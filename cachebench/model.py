@@ -6,7 +6,7 @@ runs processes and the one that analyses numbers.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -21,6 +21,12 @@ MODES: tuple[Mode, ...] = ("bulk", "single", "serial")
 PAGES: tuple[Pages, ...] = ("4k", "thp", "2m", "1g")
 HEAPS: tuple[Heap, ...] = ("fresh", "shuffled", "aged")
 STAGES = ("hash", "bucket", "key", "session")
+
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+Identifier = Annotated[str, msgspec.Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]+$")]
 
 
 class Popularity(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,11 +103,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class Region(msgspec.Struct, frozen=True, kw_only=True):
     """What was read around one timed region."""
 
-    lookups: int
-    hits: int
-    cpu_ns: int
-    wall_ns: int
-    tsc: int
+    lookups: Natural
+    hits: Natural
+    cpu_ns: Natural
+    wall_ns: Natural
+    tsc: Natural
     minor_faults: int
     major_faults: int
     voluntary_switches: int
@@ -191,16 +197,16 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 class LayoutResult(msgspec.Struct, frozen=True, kw_only=True):
     """One layout at one point."""
 
-    layout: str
-    header_sha256: str
+    layout: Identifier
+    header_sha256: Digest
     mode: Mode
-    sessions: int
+    sessions: Positive
     prefetch: int
     route: Literal["builtin", "plugin"]
-    checksum: str | None
+    checksum: Digest | None
     figures: dict[str, Figure]
     table: TableStats
-    samples: tuple[Sample, ...]
+    samples: Annotated[tuple[Sample, ...], msgspec.Meta(min_length=1)]
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,15 +15,7 @@ import msgspec
 from cachebench.errors import CachebenchError
 from cachebench.model import Sample, WorkerPlan
 from cachebench.perfstat.command import Session
-
-WORKER = (
-    sys.executable,
-    "-IB",
-    "-c",
-    "import sys; sys.path[:] = sys.argv[1:]; from cachebench.worker import main; sys.exit(main())",
-)
-"""Followed by the folders that this process imports from. Python would put the
-working folder before them, which may hold a source tree of the same name."""
+from cachebench.python import command
 
 
 def run_worker(
@@ -36,7 +27,7 @@ def run_worker(
     error or ends without a sample; ends its whole process group on any way out,
     a KeyboardInterrupt included.
     """
-    argv: Sequence[str] = (*WORKER, *sys.path)
+    argv: Sequence[str] = command("cachebench.worker")
     environment: Mapping[str, str] = os.environ
     descriptors: tuple[int, ...] = ()
     if session is not None:
@@ -61,11 +52,15 @@ def run_worker(
             if session is not None:
                 session.started()
             last = _converse(process, plan, listen)
-            process.wait()
+            if session is not None or not last.keys() & {"sample", "error"}:
+                process.wait()  # perf writes its report when the worker has ended
         finally:
             _end(process)
         if "sample" in last:
-            return msgspec.convert(last["sample"], Sample)
+            try:
+                return msgspec.convert(last["sample"], Sample)
+            except msgspec.ValidationError as error:
+                raise CachebenchError(f"layout {plan.layout}: no sample: {error}") from None
         if "error" in last:
             raise CachebenchError(f"layout {plan.layout}: {last['error']}")
         errors.seek(0)
@@ -76,17 +71,20 @@ def run_worker(
 def _converse(
     process: subprocess.Popen[bytes], plan: WorkerPlan, listen: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Sends the plan and reads lines up to the last one."""
+    """Sends the plan and reads lines up to the one with a sample or an error."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError), process.stdin:
         process.stdin.write(msgspec.json.encode(plan))
     last: dict[str, Any] = {}
     with process.stdout:
         for line in process.stdout:
-            with suppress(msgspec.DecodeError):
+            try:
                 last = msgspec.json.decode(line, type=dict[str, Any])
-            if "doing" in last:
-                listen(str(last["doing"]))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            if "sample" in last or "error" in last:
+                break
+            listen(str(last.get("doing")))
     return last
 
 

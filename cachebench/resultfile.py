@@ -13,6 +13,9 @@ import msgspec
 from cachebench.errors import CachebenchError
 from cachebench.model import SCHEMA, Result
 
+LONGEST_NAME = 255
+"""Bytes, of the usual file systems."""
+
 
 def encode(result: Result) -> str:
     """The document as text."""
@@ -27,6 +30,8 @@ def schema() -> dict[str, Any]:
 def check_writable(path: str) -> None:
     """Raises CachebenchError before anything is run, if write() would fail later."""
     target = Path(path).resolve()
+    if len(os.fsencode(target.name)) > LONGEST_NAME:
+        raise CachebenchError(f"cannot write {path}: the name is too long; type a shorter one")
     if target.is_dir():
         raise CachebenchError(f"cannot write {path}: it is a folder; type a file name")
     if target.exists() and not target.is_file():
@@ -49,7 +54,7 @@ def write(path: str, text: str) -> None:
         if target.exists() and not target.is_file():
             target.write_text(text, encoding="utf-8")
             return
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".cachebench-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -79,7 +84,7 @@ def read(path: str) -> Result:
         raise CachebenchError(f"cannot read {path}: {error.strerror}") from None
     try:
         head = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CachebenchError(f"{path} is no result file: {error}") from None
     name = head.get("schema") if isinstance(head, dict) else None
     if name != SCHEMA:

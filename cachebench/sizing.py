@@ -13,6 +13,8 @@ from cachebench.model import Experiment, Figure
 
 PROCESS_BYTES = 64 << 20
 """The worker's interpreter and the proof's buffers, rounded up."""
+PROFILE_BYTES = 2 * 8
+"""The values of a profile, in the arm and in the reference before it."""
 USABLE = 0.9
 """Share of the available memory that a layout may take."""
 
@@ -58,7 +60,10 @@ def footprint(ops: Pointer, experiment: Experiment) -> Footprint:
         shared=computed.shared,
         free_lists=computed.free_lists,
         huge=computed.mapped - computed.free_lists_mapped,
-        total=computed.mapped + _traffic(experiment) + PROCESS_BYTES,
+        total=computed.mapped
+        + _traffic(experiment)
+        + PROFILE_BYTES * experiment.profiles
+        + PROCESS_BYTES,
     )
 
 

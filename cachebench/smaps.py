@@ -1,4 +1,4 @@
-"""Which pages an arm's arenas really got, from /proc/self/smaps."""
+"""Which pages an arm's arenas really got, and what this process took at most."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ def arenas(arm: Pointer) -> tuple[Arena, ...]:
             )
         )
     return tuple(found)
+
+
+def peak_bytes() -> int:
+    """Largest resident size of this process since it runs this program.
+
+    Not getrusage's ru_maxrss, which begins with that of the process that forked it.
+    """
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def _mappings(text: str) -> dict[int, dict[str, int]]:

@@ -12,10 +12,10 @@ memory is the table's.
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -38,9 +38,16 @@ LATENCY_BURSTS = 20_000
 P99.9 with half of them."""
 STATS_LOOKUPS = 100_000
 
+_out: BinaryIO = sys.stdout.buffer
+
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
+    lib.cb_die_with_parent()
+    # What a layout prints must not be taken for what we say.
+    global _out
+    _out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     plan = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerPlan)
     try:
         _say(sample=run(plan))
@@ -51,8 +58,8 @@ def main() -> int:
 
 
 def _say(**line: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-    sys.stdout.buffer.flush()
+    _out.write(msgspec.json.encode(line) + b"\n")
+    _out.flush()
 
 
 def run(plan: WorkerPlan) -> Sample:
@@ -92,7 +99,7 @@ def run(plan: WorkerPlan) -> Sample:
             checksum=None if proof is None else core.format_checksum(proof.checksum),
             reprofile_ns=None if proof is None else proof.reprofile_ns,
             reprofile_objects=None if proof is None else proof.reprofile_objects,
-            peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_bytes=smaps.peak_bytes(),
             steal=_steal(before, _cpu_times(plan.cpu)),
         )
 

@@ -111,7 +111,7 @@ typedef void cb_lookup_fn(struct cb_arm *arm, const struct cb_stream *stream, ui
 
 struct cb_ops {
 	uint32_t abi;
-	uint32_t size; /* sizeof(struct cb_ops): a second check of the ABI */
+	uint32_t size; /* CB_ABI_SIZE: a second check of the ABI */
 	const char *layout;
 	const char *table;
 	const char *stage; /* last stage that the lookups execute; "SESSION" is all of it */
@@ -145,6 +145,12 @@ struct cb_ops {
 	void (*count)(struct cb_arm *arm, const struct cb_stream *stream,
 		      struct cb_table_stats *stats);
 };
+
+/* Changes with the size of what a kernel and the rest share. */
+#define CB_ABI_SIZE \
+	((uint32_t)(sizeof(struct cb_ops) + 1024 * sizeof(struct cb_table) + \
+		    sizeof(struct cb_arm) + 1024 * sizeof(struct cb_arena) + \
+		    sizeof(struct cb_session)))
 
 /* The one symbol that a plug-in exports. */
 #define CB_PLUGIN_SYMBOL "cachebench_ops"

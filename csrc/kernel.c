@@ -3,6 +3,7 @@
 /* One kernel: the layout CB_LAYOUT_HEADER, one table, one key type.
  *
  *   CB_LAYOUT         name of the layout, an identifier
+ *   CB_LAYOUT_NAME    the same in quotes: the identifier may be a macro
  *   CB_LAYOUT_HEADER  its header, in quotes
  *   CB_KEY            16 or 40: bytes of a key
  *   CB_STAGE          HASH, BUCKET, KEY or SESSION: see drive.h
@@ -82,8 +83,8 @@ extern const struct cb_ops KERNEL_OPS;
 
 __attribute__((visibility("default"))) const struct cb_ops KERNEL_OPS = {
 	.abi = CB_ABI,
-	.size = sizeof(struct cb_ops),
-	.layout = KERNEL_STRING(CB_LAYOUT),
+	.size = CB_ABI_SIZE,
+	.layout = CB_LAYOUT_NAME,
 	.table = "cuckoo",
 	.stage = KERNEL_STRING(CB_STAGE),
 	.key_size = sizeof(cb_key),

@@ -3,9 +3,11 @@
 #include "memory.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -127,6 +129,11 @@ int cb_map(struct cb_mapping *mapping, uint64_t bytes, enum cb_pages pages, int 
 		return -1;
 	}
 	return 0;
+}
+
+void cb_die_with_parent(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 void cb_unmap(struct cb_mapping *mapping)

@@ -25,6 +25,9 @@ uint64_t cb_page_round(uint64_t bytes, enum cb_pages pages);
 int cb_map(struct cb_mapping *mapping, uint64_t bytes, enum cb_pages pages, int node, char *why,
 	   size_t why_size);
 
+/* Ends this process when its parent ends. */
+void cb_die_with_parent(void);
+
 void cb_unmap(struct cb_mapping *mapping);
 
 #endif

@@ -87,7 +87,7 @@ def test_a_missing_header_is_told_with_its_path_and_the_reason() -> None:
 
 
 def test_a_folder_is_no_layout(tmp_path: Path) -> None:
-    assert "Is a directory" in refusal(f"{tmp_path}/")
+    assert "no regular file" in refusal(f"{tmp_path}/")
 
 
 def test_a_path_that_no_file_can_have_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import struct
 import subprocess
@@ -11,8 +12,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from cachebench import catalogue, resultfile
+from cachebench import catalogue, experiment, resultfile, runner
 from cachebench.cli import main
+from cachebench.errors import CachebenchError
 
 TINY = ("--sessions", "2k", "--processes", "1", "--regions", "1", "--no-counters")
 LAYOUTS = [layout.name for layout in catalogue.builtin_layouts()]
@@ -186,6 +188,15 @@ def test_a_truncated_capture_is_used_up_to_its_fault_which_is_told(
         (("run", "--sessions", "-5"), "--sessions"),
         (("run", "--sessions", "1.5"), "--sessions"),
         (("run", "--sessions", "1000M"), "may be used; type --sessions"),
+        (("run", "--sessions", "9" * 400), "--sessions"),
+        (("run", "--sessions", "\N{ARABIC-INDIC DIGIT THREE}k"), "--sessions"),
+        (("run", "--node", "-1"), "--node -1"),
+        (("run", "--node", "99999999999"), "--node 99999999999"),
+        (("run", "--traffic", ""), "--traffic ''"),
+        (("run", "--traffic", "\udcff.pcap"), "not UTF-8"),
+        (("run", "-o", ""), "folder"),
+        (("run", "-o", "x" * 300), "too long"),
+        (("run", "--profiles", "1000M", "--rules", "1000M"), "may be used"),
         (("run", "--processes", "0"), "--processes 0"),
         (("run", "--regions", "0", "--quick"), "--regions 0"),
         (("run", "--region-ms", "1000"), "--region-ms 1000"),
@@ -338,3 +349,96 @@ def test_no_room_for_a_temporary_file_is_told_and_loses_nothing(
     message = fails(capsys, "run", *TINY)
     assert message.startswith("layout flat: ")
     assert "absent" in message
+
+
+@pytest.mark.parametrize("text", ["4.1M", "1.001k", "16.1M"])
+def test_decimals_are_exact(text: str) -> None:
+    assert experiment.count(text) == round(float(text[:-1]) * {"k": 1e3, "M": 1e6}[text[-1]])
+
+
+def changed_flat(folder: Path, name: str, old: str, new: str) -> str:
+    """The path of a copy of ``flat`` with one change."""
+    source = (catalogue.layouts_folder() / "flat.h").read_text()
+    assert source.count(old) == 1
+    header = folder / f"{name}.h"
+    header.write_text(source.replace(old, new))
+    return str(header)
+
+
+COUNT = "\tcb_count(&s->stats, packet);\n"
+
+
+def test_what_a_layout_prints_is_not_taken_for_a_sample(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    noise = "#include <stdio.h>\n"
+    header = changed_flat(
+        tmp_path, "loud", COUNT, COUNT + '\tputs("{\\"sample\\": 1}"); fflush(stdout);\n'
+    )
+    Path(header).write_text(noise + Path(header).read_text())
+    (entry,) = document(capsys, *TINY, "--layout", header)["results"]
+    assert entry["figures"]["ns_per_lookup"]["value"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "says"),
+    [
+        ("empty", "HEAP_ARENA(\"session\", struct flat_session, CB_POOL)",
+         "{\"session\", \"x\", 0, CB_POOL}", "without a size"),
+        ("odd", "HEAP_ARENA(\"session\", struct flat_session, CB_POOL)",
+         "{\"session\", \"x\", 192, CB_BUCKETS}", "kind"),
+        ("quits", "enum { FLAT_SESSION };",
+         "enum { FLAT_SESSION };\n#include <stdlib.h>\n"
+         "__attribute__((constructor)) static void quit(void) { _Exit(0); }", "does not load"),
+    ],
+)  # fmt: skip
+def test_a_layout_that_cannot_be_used_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, old: str, new: str, says: str
+) -> None:
+    assert says in fails(capsys, "run", *TINY, "--layout", changed_flat(tmp_path, name, old, new))
+
+
+def test_a_layout_may_be_named_like_a_macro(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    header = changed_flat(tmp_path, "linux", COUNT, COUNT)
+    assert document(capsys, *TINY, "--layout", header)["results"][0]["layout"] == "linux"
+
+
+def test_a_capture_that_changes_during_the_run_is_refused(tmp_path: Path) -> None:
+    file = capture(tmp_path / "moving.pcap")
+    asked = experiment.from_arguments(
+        _arguments("--traffic", str(file), "--processes", "1", "--no-counters")
+    )
+    capture(file, packets=30)
+    with pytest.raises(CachebenchError, match="changed while it was used"):
+        runner.run(asked, Silent())
+
+
+class Silent:
+    """A listener that does not."""
+
+    def message(self, text: str) -> None:
+        pass
+
+    def step(self, text: str, done: int, total: int) -> None:
+        pass
+
+
+def _arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    experiment.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize("arguments", [("layouts",), ("run", *TINY), ("--help",), ("--version",)])
+def test_a_closed_or_full_output_is_no_traceback(arguments: tuple[str, ...]) -> None:
+    command = str(Path(sysconfig.get_path("scripts")) / "cachebench")
+    shell = 'exec "$@" >&-', 'exec "$@" >/dev/full', 'exec "$@" 2>/dev/full >&-'
+    for line in shell:
+        done = subprocess.run(
+            ["sh", "-c", line, "sh", command, *arguments], capture_output=True, text=True
+        )
+        assert done.returncode in (0, 2)
+        assert "Traceback" not in done.stderr
+        assert len(done.stderr.splitlines()) <= 1

@@ -190,6 +190,7 @@ def kernel_options(layout: str, header: str, key: int = 16) -> list[str]:
         str(SOURCES / "kernel.c"),
         f"-I{LAYOUT_HEADERS}",
         f"-DCB_LAYOUT={layout}",
+        f'-DCB_LAYOUT_NAME="{layout}"',
         f'-DCB_LAYOUT_HEADER="{header}"',
         f"-DCB_KEY={key}",
     ]

@@ -133,6 +133,27 @@ def test_an_interrupted_run_leaves_no_process_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("delay", [0.05, 0.2, 0.5])
+def test_an_interrupt_while_the_program_starts_is_one_line(
+    number: signal.Signals, delay: float
+) -> None:
+    with subprocess.Popen(
+        [COMMAND, "run", "--processes", "1000", "--no-counters"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        time.sleep(delay)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    # Before Python runs its first line, the signal ends the process itself.
+    assert process.returncode in (2, -number)
+    if process.returncode == 2:
+        assert err.startswith("cachebench: interrupted")
+        assert len(err.splitlines()) == 1
+
+
 def test_an_interrupted_run_shows_the_layouts_that_were_measured(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     with subprocess.Popen(

@@ -27,11 +27,13 @@ class Export:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
+        if arguments.output is not None:
+            resultfile.check_writable(arguments.output)
         result = resultfile.read(arguments.file)
         if arguments.layout is not None:
             result = _only(result, arguments.layout)
         text = EXPORTERS[arguments.format](result)
-        if arguments.output:
+        if arguments.output is not None:
             resultfile.write(arguments.output, text)
         else:
             sys.stdout.write(text)

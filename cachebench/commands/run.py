@@ -25,13 +25,13 @@ class Run:
 
     def run(self, arguments: argparse.Namespace) -> int:
         asked = experiment.from_arguments(arguments)
-        if arguments.output:
+        if arguments.output is not None:
             resultfile.check_writable(arguments.output)
         with Progress(facts=not arguments.json) as progress:
             outcome = runner.run(asked, progress)
         result = outcome.result
         # The file first: whoever reads the output may have enough of it early.
-        if arguments.output and result.results and not outcome.interrupted:
+        if arguments.output is not None and result.results and not outcome.interrupted:
             resultfile.write(arguments.output, resultfile.encode(result))
         if arguments.json:
             sys.stdout.write(resultfile.encode(result))

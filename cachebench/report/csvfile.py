@@ -6,6 +6,7 @@ import csv
 import io
 
 from cachebench.model import Result
+from cachebench.report.text import printable
 
 COLUMNS = (
     "layout",
@@ -45,5 +46,6 @@ def render(result: Result) -> str:
         for name, figure in entry.figures.items():
             numbers = (figure.value, figure.low, figure.high)
             cells = ["" if number is None else repr(number) for number in numbers]
-            writer.writerow((*point, name, *cells, figure.unit, figure.source, figure.reason or ""))
+            words = (printable(figure.unit), figure.source, printable(figure.reason or ""))
+            writer.writerow((*point, printable(name), *cells, *words))
     return out.getvalue()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cachebench.analyze.figures import FIGURES
 from cachebench.model import LayoutResult, Result
-from cachebench.report.text import quantity
+from cachebench.report.text import printable, quantity
 
 SOFTWARE_EVENTS = ("page_faults", "context_switches", "cpu_migrations")
 SHARED_CPU = 1.05
@@ -16,13 +16,14 @@ SHARED_CPU = 1.05
 
 def notes(result: Result) -> list[str]:
     """Sentences in the order of their weight."""
-    return [
+    found = (
         *_shared_cpu(result),
         *_capture(result),
         *_absent(result),
         *_software(result),
         *_intervals(result),
-    ]
+    )
+    return [printable(sentence) for sentence in found]
 
 
 def _shared_cpu(result: Result) -> Iterator[str]:

@@ -18,7 +18,10 @@ def render(result: Result) -> str:
     benchmarks of one name, so that two files of one layout each compare layouts.
     """
     several = len(result.results) > 1
-    benchmarks = [_benchmark(result, entry, several) for entry in result.results]
+    try:
+        benchmarks = [_benchmark(result, entry, several) for entry in result.results]
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise CachebenchError(f"pyperf cannot hold this result: {error}") from None
     if not benchmarks:
         raise CachebenchError("the result has no layout to export")
     out = io.StringIO()

@@ -14,7 +14,7 @@ from cachebench.analyze.figures import FIGURES
 from cachebench.analyze.ratios import NAME as RATIO
 from cachebench.model import Experiment, Figure, LayoutResult, Result, Source
 from cachebench.report.notes import notes
-from cachebench.report.text import interval, scale
+from cachebench.report.text import interval, printable, scale
 
 COMPUTED_TITLES = {
     "bytes_per_session": "bytes per session",
@@ -24,7 +24,7 @@ COMPUTED_TITLES = {
 HIDDEN = ("lookups_per_second",)
 """In the document and in exports; the table says the same as CPU time."""
 NOT_ASKED = "not asked for"
-FIGURE_WIDTH, LAYOUT_WIDTH = 32, 24
+FIGURE_WIDTH, LAYOUT_WIDTH, LEAST_WIDTH = 32, 24, 56
 
 
 class _Console(Console):
@@ -35,7 +35,8 @@ class _Console(Console):
 def show(result: Result, console: Console | None = None) -> None:
     """Prints the point, the figures and what must be known to read them."""
     console = console or _Console(highlight=False)
-    console.print(escape(point(result.spec)))
+    console.width = max(console.width, LEAST_WIDTH)
+    console.print(escape(printable(point(result.spec))))
     per_table = max(1, (console.width - FIGURE_WIDTH) // LAYOUT_WIDTH)
     for first in range(0, len(result.results), per_table):
         console.print(_table(result, result.results[first : first + per_table]))

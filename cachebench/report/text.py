@@ -9,6 +9,11 @@ from cachebench.model import Figure
 _SCALED_UNITS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))}
 
 
+def printable(text: str) -> str:
+    """The text with what would steer a terminal replaced."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def quantity(value: float, digits: int = 4) -> str:
     """A number with ``digits`` significant digits and no exponent below a million."""
     if value == int(value) and abs(value) < 1e6:
