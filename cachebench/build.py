@@ -49,6 +49,8 @@ _BASELINE = {
     "arm64": "armv8-a+crc",
 }
 _CODE = ("-O2", "-g", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-std=gnu11")
+# The instrumentation without its runtime: the object is linked without the flag.
+_TRACE = ("-DCB_TRACE", "-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0")
 # An undeclared function is an error in C11, but old compilers only warn.
 _WARNINGS = (
     "-Wall",
@@ -89,7 +91,8 @@ class Recipe:
     ``stage`` is the last stage that lookups execute. ``march`` replaces the
     baseline CPU; ``cflags`` come last, so they win over the flags before them.
     ``plugin`` asks for a plug-in where a built-in kernel would do: if one arm of
-    a comparison is a plug-in, all are.
+    a comparison is a plug-in, all are. ``trace`` is a build that reports every
+    access to memory (csrc/hooks.h); it is always a plug-in.
     """
 
     layout: Layout
@@ -98,6 +101,7 @@ class Recipe:
     march: str | None = None
     cflags: tuple[str, ...] = ()
     plugin: bool = False
+    trace: bool = False
 
     def __post_init__(self) -> None:
         if self.key_size not in KEY_SIZES:
@@ -135,7 +139,8 @@ class Toolchain:
     def flags(self, recipe: Recipe) -> tuple[str, ...]:
         """Flags that decide the machine code, as they are given."""
         march = recipe.march or _baseline()
-        return (*_CODE, f"-march={march}", *recipe.cflags)
+        trace = _TRACE if recipe.trace else ()
+        return (*_CODE, f"-march={march}", *trace, *recipe.cflags)
 
     def resolved_flags(self, recipe: Recipe) -> tuple[str, ...]:
         """The same flags, with what ``native`` stands for on this machine."""
@@ -206,8 +211,13 @@ def build(recipe: Recipe, on_event: OnEvent | None = None) -> Path:
     tell(BuildEvent("compiling", recipe))
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
-            made = Path(scratch) / "plugin.so"
-            output = _run([*_command(recipe, toolchain), *_LINK, "-o", str(made)])
+            part, made = Path(scratch) / "kernel.o", Path(scratch) / "plugin.so"
+            output = _run([*_command(recipe, toolchain), "-c", "-o", str(part)])
+            if output.status == 0:
+                link = _run(
+                    [*toolchain.command, *recipe.cflags, *_LINK, "-o", str(made), str(part)]
+                )
+                output = _Output(link.status, link.stdout, output.stderr + link.stderr)
             if output.status != 0 or not made.is_file():
                 raise _failure(recipe, output)
             _try_to_load(made, recipe)

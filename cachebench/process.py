@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from cachebench.model import Sample, WorkerPlan
 from cachebench.perfstat.command import Session
 from cachebench.python import command
 
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
 
 def run_worker(
     plan: WorkerPlan, listen: Callable[[str], None], session: Session | None = None
@@ -24,8 +26,7 @@ def run_worker(
     """Runs one worker to its end, under perf if a session is given.
 
     ``listen`` hears what it is doing. Raises CachebenchError if it reports an
-    error or ends without a sample; ends its whole process group on any way out,
-    a KeyboardInterrupt included.
+    error or ends without a sample.
     """
     argv: Sequence[str] = command("cachebench.worker")
     environment: Mapping[str, str] = os.environ
@@ -38,6 +39,38 @@ def run_worker(
         )
         argv = session.argv(argv, environment)
         environment = session.environment(environment)
+    return run(
+        argv,
+        plan,
+        Sample,
+        f"layout {plan.layout}",
+        listen,
+        environment=environment,
+        pass_fds=descriptors,
+        started=None if session is None else session.started,
+    )
+
+
+def run(
+    argv: Sequence[str],
+    plan: msgspec.Struct,
+    sample: type[Answer],
+    what: str,
+    listen: Callable[[str], None],
+    *,
+    environment: Mapping[str, str] = os.environ,
+    pass_fds: Sequence[int] = (),
+    started: Callable[[], None] | None = None,
+) -> Answer:
+    """Runs one process that is given a plan, and returns the sample that it reports.
+
+    ``started`` is called when it runs; the process is then one that starts the
+    worker, as perf does, and is waited for.
+
+    Raises CachebenchError, beginning with ``what``, if it reports an error or
+    ends without a sample; ends its whole process group on any way out, a
+    KeyboardInterrupt included.
+    """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             argv,
@@ -45,31 +78,31 @@ def run_worker(
             stdout=subprocess.PIPE,
             stderr=errors,
             env=environment,
-            pass_fds=descriptors,
+            pass_fds=pass_fds,
             start_new_session=True,  # Ctrl-C reaches us alone, and we end the group
         )
         try:
-            if session is not None:
-                session.started()
+            if started is not None:
+                started()
             last = _converse(process, plan, listen)
-            if session is not None or not last.keys() & {"sample", "error"}:
+            if started is not None or not last.keys() & {"sample", "error"}:
                 process.wait()  # perf writes its report when the worker has ended
         finally:
             _end(process)
         if "sample" in last:
             try:
-                return msgspec.convert(last["sample"], Sample)
+                return msgspec.convert(last["sample"], sample)
             except msgspec.ValidationError as error:
-                raise CachebenchError(f"layout {plan.layout}: no sample: {error}") from None
+                raise CachebenchError(f"{what}: no sample: {error}") from None
         if "error" in last:
-            raise CachebenchError(f"layout {plan.layout}: {last['error']}")
+            raise CachebenchError(f"{what}: {last['error']}")
         errors.seek(0)
         said = errors.read().decode(errors="replace")
-        raise CachebenchError(f"layout {plan.layout}: {_death(process.returncode, said)}")
+        raise CachebenchError(f"{what}: {_death(process.returncode, said)}")
 
 
 def _converse(
-    process: subprocess.Popen[bytes], plan: WorkerPlan, listen: Callable[[str], None]
+    process: subprocess.Popen[bytes], plan: msgspec.Struct, listen: Callable[[str], None]
 ) -> dict[str, Any]:
     """Sends the plan and reads lines up to the one with a sample or an error."""
     assert process.stdin is not None and process.stdout is not None

@@ -1,31 +1,23 @@
 """One worker process: it fills one table, proves it, measures it, and says what it read.
 
-cachebench.process starts it, alone or under perf, with a WorkerPlan in JSON on
-standard input. It writes JSON lines on standard output:
-``{"doing": "…"}`` as it goes, then one ``{"sample": …}`` or ``{"error": "…"}``.
-Whoever sees no last line knows that the process died.
-
-It imports neither numpy nor rich, so that its own start costs little and its
-memory is the table's.
+cachebench.process starts it, alone or under perf, with a WorkerPlan. It imports
+neither numpy nor rich, so that its own start costs little and its memory is the
+table's.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import BinaryIO
-
-import msgspec
 
 from cachebench import build, core, smaps, stream
 from cachebench._core import ffi, lib
 from cachebench.core import Pointer
-from cachebench.errors import CachebenchError
 from cachebench.machine.environment import cpu_times, steal_share
 from cachebench.machine.tree import Unknown
 from cachebench.model import Region, Sample, TableStats, WorkerPlan
+from cachebench.say import say, serve
 
 FIRST_LOOKUPS = 16384
 LONGER = 1.25
@@ -38,28 +30,10 @@ LATENCY_BURSTS = 20_000
 P99.9 with half of them."""
 STATS_LOOKUPS = 100_000
 
-_out: BinaryIO = sys.stdout.buffer
-
 
 def main() -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
-    lib.cb_die_with_parent()
-    # What a layout prints must not be taken for what we say.
-    global _out
-    _out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    plan = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerPlan)
-    try:
-        _say(sample=run(plan))
-    except CachebenchError as error:
-        _say(error=str(error))
-        return error.exit_code
-    return 0
-
-
-def _say(**line: object) -> None:
-    _out.write(msgspec.json.encode(line) + b"\n")
-    _out.flush()
+    """The process: see cachebench.say."""
+    return serve(WorkerPlan, run)
 
 
 def run(plan: WorkerPlan) -> Sample:
@@ -71,13 +45,13 @@ def run(plan: WorkerPlan) -> Sample:
     ops = build.load(
         None if plan.plugin is None else Path(plan.plugin), plan.layout, experiment.key_size
     )
-    _say(doing="filling")
+    say(doing="filling")
     with core.traffic(experiment) as traffic, core.arm(ops, experiment, plan.seed) as arm:
-        fill_ns = _fill(arm, traffic, plan)
+        fill_ns = core.fill(arm, traffic, experiment, plan.seed)
         arenas = smaps.arenas(arm)
         proof = _prove(arm, traffic, plan) if plan.prove else None
         table = _table_stats(arm, traffic, plan)
-        _say(doing="measuring")
+        say(doing="measuring")
         before = _cpu_times(plan.cpu)
         measurement = _Measurement(arm, traffic, plan)
         timed = plan.kind == "time"
@@ -123,24 +97,8 @@ def _prefetch(arm: Pointer, plan: WorkerPlan) -> int:
     return min(plan.experiment.session_prefetch, int(arm.ops.prefetch_steps))
 
 
-def _fill(arm: Pointer, traffic: Pointer, plan: WorkerPlan) -> int:
-    cpu_ns = ffi.new("uint64_t *")
-    sessions = plan.experiment.sessions
-    aged = plan.experiment.heap == "aged"
-    created = lib.cb_fill(arm, traffic, sessions, aged, plan.seed, cpu_ns)
-    if created < sessions:
-        raise CachebenchError(
-            f"the table took {created} of {sessions} sessions; type a smaller --max-load"
-        )
-    if arm.table.entries < sessions:
-        raise CachebenchError(
-            f"{sessions - arm.table.entries} sessions share a key with another; type another --seed"
-        )
-    return int(cpu_ns[0])
-
-
 def _prove(arm: Pointer, traffic: Pointer, plan: WorkerPlan) -> Pointer:
-    _say(doing="proving")
+    say(doing="proving")
     proof = ffi.new("struct cb_proof *")
     why = core.Why()
     experiment = plan.experiment

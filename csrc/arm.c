@@ -52,7 +52,7 @@ static uint64_t arena_bytes(const struct cb_arena_spec *spec, const struct cb_co
 	return arena_count(spec->kind, config) * spec->stride;
 }
 
-static const struct cb_arena_spec rule_arena = {"rule", "struct cb_rule", sizeof(struct cb_rule),
+static const struct cb_arena_spec rule_arena = {"rules", "struct cb_rule", sizeof(struct cb_rule),
 						CB_RULES};
 static const struct cb_arena_spec slot_arena = {"free_slots", "uint32_t", sizeof(uint32_t),
 						CB_ENTRIES};

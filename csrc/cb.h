@@ -12,7 +12,7 @@
 
 /* Counts up with every change of a structure in this file: a plug-in that was
  * built against another number is refused. */
-#define CB_ABI 1
+#define CB_ABI 2
 
 enum {
 	CB_MAX_ARENAS = 24,
@@ -107,6 +107,8 @@ struct cb_expiry {
  * hot path. */
 enum { CB_PREFETCH_POLICIES = 3 };
 
+struct cb_tracer; /* trace.h */
+
 typedef void cb_lookup_fn(struct cb_arm *arm, const struct cb_stream *stream, uint32_t burst);
 
 struct cb_ops {
@@ -144,6 +146,8 @@ struct cb_ops {
 	/* Looks the stream up once more, counting; touches no session. */
 	void (*count)(struct cb_arm *arm, const struct cb_stream *stream,
 		      struct cb_table_stats *stats);
+	/* In a trace build: where to report accesses from now on, or NULL. */
+	void (*trace)(struct cb_tracer *tracer);
 };
 
 /* Changes with the size of what a kernel and the rest share. */

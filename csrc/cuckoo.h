@@ -161,10 +161,14 @@ static inline struct cuckoo_place cuckoo_search(const struct cb_table *t, uint32
 {
 	struct cuckoo_bucket *b = cuckoo_bucket(t, bucket);
 
-	for (uint32_t i = 0; i < CB_BUCKET_ENTRIES; i++)
-		if (b->sig_current[i] == sig && b->key_idx[i] != CUCKOO_EMPTY_SLOT &&
-		    KEY(equal)(&cuckoo_key(t, b->key_idx[i])->key, key))
+	for (uint32_t i = 0; i < CB_BUCKET_ENTRIES; i++) {
+		if (b->sig_current[i] != sig || b->key_idx[i] == CUCKOO_EMPTY_SLOT)
+			continue;
+		TOUCH_STAGE(KEY, 0);
+		if (KEY(equal)(&cuckoo_key(t, b->key_idx[i])->key, key))
 			return (struct cuckoo_place){b, i};
+		TOUCH_STAGE(BUCKET, 0);
+	}
 	return (struct cuckoo_place){NULL, 0};
 }
 
@@ -184,7 +188,13 @@ static inline struct cuckoo_place cuckoo_find(const struct cb_table *t, uint32_t
  * read only if the key is not in the primary one. */
 static inline struct cuckoo_key *cuckoo_lookup(const struct cb_table *t, const cb_key *key)
 {
-	struct cuckoo_place place = cuckoo_find(t, KEY(hash)(key), key);
+	struct cuckoo_place place;
+	uint32_t hash;
+
+	TOUCH_STAGE(HASH, 0);
+	hash = KEY(hash)(key);
+	TOUCH_STAGE(BUCKET, 0);
+	place = cuckoo_find(t, hash, key);
 
 	return place.bucket ? cuckoo_key(t, place.bucket->key_idx[place.i]) : NULL;
 }

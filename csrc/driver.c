@@ -14,6 +14,7 @@
 
 #include "arm.h"
 #include "capture.h"
+#include "fill.h"
 #include "measure.h"
 #include "plugin.h"
 #include "traffic.h"

@@ -7,6 +7,7 @@
  *   CB_LAYOUT_HEADER  its header, in quotes
  *   CB_KEY            16 or 40: bytes of a key
  *   CB_STAGE          HASH, BUCKET, KEY or SESSION: see drive.h
+ *   CB_TRACE          defined: report every access, see hooks.h
  *   CB_PLUGIN         defined: export the symbol of a plug-in, else one that is
  *                     named after the layout
  */
@@ -39,6 +40,7 @@ typedef struct key40 cb_key;
 
 #include "cuckoo.h"
 #include "drive.h"
+#include "slowpath.h"
 
 #define KERNEL_STRING_OF(x) #x
 #define KERNEL_STRING(x) KERNEL_STRING_OF(x)
@@ -105,4 +107,5 @@ __attribute__((visibility("default"))) const struct cb_ops KERNEL_OPS = {
 		   [CB_SINGLE] = {single, single, single},
 		   [CB_SERIAL] = {serial, serial, serial}},
 	.count = drive_count,
+	.trace = TOUCH_TRACE,
 };

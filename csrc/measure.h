@@ -60,10 +60,4 @@ int cb_measure(struct cb_arm *const *arms, struct cb_traffic *traffic, uint32_t 
 	       struct cb_histogram *histogram, struct cb_control control, char *why,
 	       size_t why_size);
 
-/* Creates sessions 0 … count-1 at tick 0, in that order, and for CB_HEAP_AGED
- * churns half of them twice. Returns how many it created. `cpu_ns`: time in
- * the create calls alone, the keys already made. */
-uint64_t cb_fill(struct cb_arm *arm, const struct cb_traffic *traffic, uint64_t count, int aged,
-		 uint64_t seed, uint64_t *cpu_ns);
-
 #endif

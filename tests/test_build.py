@@ -67,8 +67,7 @@ class Compiler:
             "#!/bin/sh\n"
             f"cd {shlex.quote(str(self.folder))} || exit 1\n"
             'case " $* " in\n'
-            '*" --version "* | *" -E "*) ;;\n'
-            "*) echo compiled >>log; sleep $(cat delay 2>/dev/null || echo 0)\n"
+            '*" -c "*) echo compiled >>log; sleep $(cat delay 2>/dev/null || echo 0)\n'
             "   [ ! -e broken ] || exit 1 ;;\n"
             "esac\n"
             'exec cc "$@"\n'

@@ -34,7 +34,7 @@ def check_arenas(arm, page: int) -> None:
         assert mapped["end"] - arena.start == mapped["Size"] == arena.bytes, arena
         if "Private_Hugetlb" not in mapped or not mapped["Private_Hugetlb"]:
             assert mapped["Rss"] == arena.bytes, arena
-        if arena.name not in {"free_slots", "free_list", "rule", "qos"}:
+        if arena.name not in {"free_slots", "free_list", "rules", "qos"}:
             assert is_zero(arena), arena
 
 

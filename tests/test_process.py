@@ -77,7 +77,7 @@ def test_a_worker_says_what_it_does_and_gives_a_sample() -> None:
     assert len(sample.regions) == 2
     assert sample.table.entries == 2000
     assert sample.checksum is not None
-    assert {arena.name for arena in sample.arenas} >= {"bucket", "key", "session", "rule"}
+    assert {arena.name for arena in sample.arenas} >= {"bucket", "key", "session", "rules"}
     assert all(arena.resident == arena.bytes for arena in sample.arenas)
 
 

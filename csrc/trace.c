@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	LINE_BITS = 6,
+	BUFFER_EVENTS = 4096,
+	/* Distinct lines that one lookup may demand; more are an error. */
+	LOOKUP_LINES = 128,
+	ARENAS = CB_MAX_ARENAS + 3, /* of the layout; buckets, keys and rules */
+};
+
+/* Where an arena is, and where the simulated memory has it: arenas follow each
+ * other there in the order of their declaration, each at a multiple of 2 MiB, so
+ * that the same experiment has the same addresses in every process. */
+struct range {
+	uint64_t start;
+	uint64_t end;
+	uint64_t canonical;
+	struct cb_trace_arena *arena;
+};
+
+/* Lines that one lookup of the burst has demanded so far. */
+struct demand {
+	uint32_t count;
+	uint64_t line[LOOKUP_LINES];
+	struct cb_trace_arena *arena[LOOKUP_LINES];
+};
+
+struct cb_trace {
+	struct cb_tracer tracer; /* first: flush is given this */
+	struct cb_cache *cache;
+	int prefetch;
+	int counted;
+	int overflow;
+	uint64_t lookups;
+	uint32_t arena_count;
+	struct cb_trace_arena arena[ARENAS];
+	struct range range[ARENAS]; /* ascending addresses */
+	struct cb_trace_event events[BUFFER_EVENTS];
+	struct demand demand[CB_MAX_BURST];
+};
+
+static const struct range *find_range(const struct cb_trace *t, uint64_t address)
+{
+	uint32_t low = 0, high = t->arena_count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (address >= t->range[middle].end)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < t->arena_count && address >= t->range[low].start ? &t->range[low] : NULL;
+}
+
+static void demand_line(struct cb_trace *t, uint32_t lookup, uint64_t line,
+			struct cb_trace_arena *arena)
+{
+	struct demand *d = &t->demand[lookup];
+
+	for (uint32_t i = 0; i < d->count; i++)
+		if (d->line[i] == line)
+			return;
+	if (d->count == LOOKUP_LINES) {
+		t->overflow = 1;
+		return;
+	}
+	d->line[d->count] = line;
+	d->arena[d->count++] = arena;
+}
+
+static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
+{
+	const struct range *range = find_range(t, event->address);
+	struct cb_trace_count none = {0}, *count = &none;
+	uint64_t offset, first, last;
+
+	if (range == NULL)
+		return; /* the stack, the key stream, control data */
+	offset = event->address - range->start;
+	if (t->counted) {
+		uint64_t in_element = offset % range->arena->stride;
+
+		count = &range->arena->count[(in_element * CB_STAGE_COUNT + event->stage) *
+						     CB_TRACE_END +
+					     event->kind];
+	}
+	count->accesses++;
+	if (event->kind == CB_TRACE_PREFETCH && !t->prefetch)
+		return;
+	first = (range->canonical + offset) >> LINE_BITS;
+	last = (range->canonical + offset + event->bytes - 1) >> LINE_BITS;
+	for (uint64_t line = first; line <= last; line++) {
+		struct cb_cache_miss miss = cb_cache_access(t->cache, line);
+
+		for (int level = 0; level < miss.levels; level++)
+			count->missed[level]++;
+		for (int level = 0; level < miss.tlb; level++)
+			count->tlb_missed[level]++;
+		if (event->kind != CB_TRACE_PREFETCH)
+			demand_line(t, event->lookup, line, range->arena);
+	}
+}
+
+static void trace_end(struct cb_trace *t, uint32_t lookup)
+{
+	struct demand *d = &t->demand[lookup];
+
+	if (t->counted) {
+		for (uint32_t i = 0; i < d->count; i++)
+			d->arena[i]->lines++;
+		t->lookups++;
+	}
+	d->count = 0;
+}
+
+static void flush(struct cb_tracer *tracer)
+{
+	struct cb_trace *t = (struct cb_trace *)tracer;
+
+	for (uint32_t i = 0; i < tracer->count; i++) {
+		if (tracer->events[i].kind == CB_TRACE_END)
+			trace_end(t, tracer->events[i].lookup);
+		else
+			trace_access(t, &tracer->events[i]);
+	}
+	tracer->count = 0;
+}
+
+static int add_arena(struct cb_trace *t, const char *name, const char *type, uint32_t stride,
+		     const void *base, uint64_t count)
+{
+	const uint64_t apart = (uint64_t)1 << 21;
+	const struct range *before = t->arena_count ? &t->range[t->arena_count - 1] : NULL;
+	struct cb_trace_arena *arena = &t->arena[t->arena_count];
+	struct range *range = &t->range[t->arena_count++];
+
+	range->start = (uint64_t)(uintptr_t)base;
+	range->end = range->start + count * stride;
+	range->canonical =
+		before == NULL ? apart
+			       : (before->canonical + (before->end - before->start) + apart - 1) /
+					 apart * apart;
+	range->arena = arena;
+	arena->name = name;
+	arena->type = type;
+	arena->stride = stride;
+	arena->count = calloc((size_t)stride * CB_STAGE_COUNT * CB_TRACE_END, sizeof *arena->count);
+	return arena->count == NULL ? -1 : 0;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct range *left = a, *right = b;
+
+	return (left->start > right->start) - (left->start < right->start);
+}
+
+static int add_arenas(struct cb_trace *t, const struct cb_arm *arm)
+{
+	const struct cb_ops *ops = arm->ops;
+	const struct cb_arena_spec *bucket = &ops->table_arenas[0], *key = &ops->table_arenas[1];
+	int failed = 0;
+
+	failed |= add_arena(t, bucket->name, bucket->type, bucket->stride, arm->table.buckets,
+			    (uint64_t)arm->table.bucket_bitmask + 1);
+	failed |= add_arena(t, key->name, key->type, key->stride, arm->table.key_store,
+			    (uint64_t)arm->table.capacity + 1);
+	for (uint32_t i = 0; i < ops->layout_arena_count; i++)
+		failed |= add_arena(t, ops->layout_arenas[i].name, ops->layout_arenas[i].type,
+				    ops->layout_arenas[i].stride, arm->heap.arena[i].base,
+				    arm->heap.arena[i].count);
+	failed |= add_arena(t, "rules", "struct cb_rule", sizeof(struct cb_rule), arm->heap.rules,
+			    arm->sessions.rule_count);
+	qsort(t->range, t->arena_count, sizeof *t->range, by_address);
+	return failed;
+}
+
+struct cb_trace *cb_trace_open(const struct cb_arm *arm, const struct cb_cache_geometry *geometry,
+			       int prefetch, char *why, size_t why_size)
+{
+	struct cb_trace *t = calloc(1, sizeof *t);
+
+	if (t == NULL || add_arenas(t, arm) != 0) {
+		snprintf(why, why_size, "no memory for a trace");
+		cb_trace_close(t);
+		return NULL;
+	}
+	t->cache = cb_cache_open(geometry, why, why_size);
+	if (t->cache == NULL) {
+		cb_trace_close(t);
+		return NULL;
+	}
+	t->prefetch = prefetch;
+	t->tracer =
+		(struct cb_tracer){.events = t->events, .capacity = BUFFER_EVENTS, .flush = flush};
+	return t;
+}
+
+void cb_trace_close(struct cb_trace *t)
+{
+	if (t == NULL)
+		return;
+	for (uint32_t i = 0; i < t->arena_count; i++)
+		free(t->arena[i].count);
+	cb_cache_close(t->cache);
+	free(t);
+}
+
+int cb_trace_run(struct cb_trace *t, struct cb_arm *arm, const struct cb_ops *ops,
+		 const struct cb_stream *stream, enum cb_mode mode, uint32_t policy, uint32_t burst,
+		 int counted, char *why, size_t why_size)
+{
+	if (ops->trace == NULL) {
+		snprintf(why, why_size, "the kernel of %s is no trace build", ops->layout);
+		return -1;
+	}
+	t->counted = counted;
+	ops->trace(&t->tracer);
+	ops->lookup[mode][policy](arm, stream, burst);
+	ops->trace(NULL);
+	flush(&t->tracer);
+	if (t->overflow) {
+		snprintf(why, why_size, "a lookup touches more than %d lines", LOOKUP_LINES);
+		return -1;
+	}
+	return 0;
+}
+
+uint64_t cb_trace_lookups(const struct cb_trace *t)
+{
+	return t->lookups;
+}
+
+const struct cb_trace_arena *cb_trace_arena_at(const struct cb_trace *t, uint32_t number)
+{
+	return number < t->arena_count ? &t->arena[number] : NULL;
+}
