@@ -8,6 +8,7 @@ from typing import Protocol
 from cachebench.commands.doctor import Doctor
 from cachebench.commands.export import Export
 from cachebench.commands.layouts import Layouts
+from cachebench.commands.map import Map
 from cachebench.commands.run import Run
 from cachebench.commands.show import Show
 
@@ -20,4 +21,11 @@ class Command(Protocol):
     def run(self, arguments: argparse.Namespace) -> int: ...
 
 
-COMMANDS: tuple[Command, ...] = (Run(), Show(), Export(), Layouts(), Doctor())
+COMMANDS: tuple[Command, ...] = (
+    Run(),
+    Show(),
+    Export(),
+    Layouts(),
+    Map(),
+    Doctor(),
+)
