@@ -8,6 +8,7 @@ from typing import Protocol
 from cachebench.commands.doctor import Doctor
 from cachebench.commands.export import Export
 from cachebench.commands.layouts import Layouts
+from cachebench.commands.machine import Machine
 from cachebench.commands.map import Map
 from cachebench.commands.run import Run
 from cachebench.commands.show import Show
@@ -27,5 +28,6 @@ COMMANDS: tuple[Command, ...] = (
     Export(),
     Layouts(),
     Map(),
+    Machine(),
     Doctor(),
 )
