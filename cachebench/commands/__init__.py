@@ -12,6 +12,7 @@ from cachebench.commands.machine import Machine
 from cachebench.commands.map import Map
 from cachebench.commands.run import Run
 from cachebench.commands.show import Show
+from cachebench.commands.trace import Trace
 
 
 class Command(Protocol):
@@ -25,6 +26,7 @@ class Command(Protocol):
 COMMANDS: tuple[Command, ...] = (
     Run(),
     Show(),
+    Trace(),
     Export(),
     Layouts(),
     Map(),

@@ -1,0 +1,67 @@
+"""``cachebench trace``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from cachebench import experiment, tracing
+from cachebench.report import tracetext
+from cachebench.report.progress import Progress
+
+
+class Trace:
+    """Tell which member of which struct touches which cache line, and what it misses.
+
+    The kernel's own accesses, seen by the compiler's instrumentation, go through a
+    simulated memory: no counter is needed and counts repeat to the digit. Hardware
+    prefetch is not modelled.
+    """
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        experiment.add_arguments(parser)
+        simulated = parser.add_argument_group("the simulated memory")
+        simulated.add_argument(
+            "--geometry",
+            metavar="l1=48k/12,l2=2M/16,llc=32M/16",
+            help="size and ways of each cache (default: the host's)",
+        )
+        simulated.add_argument(
+            "--lookups",
+            type=experiment.count,
+            default=tracing.LOOKUPS,
+            metavar="N",
+            help="lookups that are counted (default: 1M)",
+        )
+        simulated.add_argument(
+            "--warm-up",
+            type=experiment.count,
+            default=tracing.WARM_UP,
+            metavar="N",
+            help="lookups before them that are not (default: 250k)",
+        )
+        simulated.add_argument(
+            "--demand-only",
+            action="store_true",
+            help="software prefetches are counted and bring no line in",
+        )
+        parser.add_argument("--json", action="store_true", help="print the trace document")
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        asked = tracing.Asked(
+            experiment.from_arguments(arguments),
+            arguments.geometry,
+            arguments.lookups,
+            arguments.warm_up,
+            not arguments.demand_only,
+        )
+        with Progress(facts=False) as progress:
+            trace = tracing.trace(asked, progress)
+        if arguments.json:
+            document = msgspec.json.format(msgspec.json.encode(trace.result), indent=1)
+            sys.stdout.write(document.decode() + "\n")
+        else:
+            tracetext.show(trace.result, trace.types)
+        return 0

@@ -1,0 +1,80 @@
+"""A trace in the terminal: objects and their members, accesses and misses per lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cachebench import geometry
+from cachebench.analyze import lines
+from cachebench.analyze.lines import Heat, Object
+from cachebench.analyze.structmap import Arena
+from cachebench.report.terminal import point
+from cachebench.tracemodel import Traced, TraceResult
+
+LEVELS = ("L1d", "L2", "LLC")
+
+
+def show(
+    result: TraceResult, types: Mapping[str, Sequence[Arena]], console: Console | None = None
+) -> None:
+    """One table for each layout; ``types`` are its arenas with their members."""
+    console = console or Console(highlight=False)
+    console.print(escape(point(result.spec)))
+    console.print(escape(f"{geometry.describe(result.geometry)} ({result.geometry.source})"))
+    for traced in result.results:
+        console.print(_table(traced, types[traced.layout]))
+    console.print(
+        f"per lookup, simulated: {result.lookups:,} lookups after {result.warm_up:,} of warm-up. "
+        "Lines are distinct lines that one lookup demands; misses are lines that its loads and "
+        "stores missed, and 'by prefetch' those that its software prefetches fetched first. "
+        "Hardware prefetch is not modelled; the stack and the key stream are left out."
+    )
+
+
+def _table(traced: Traced, arenas: Sequence[Arena]) -> Table:
+    found = lines.objects(traced.sample)
+    present = [level for level in range(3) if _ever(found, level)] or [0]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=escape(traced.layout))
+    table.add_column("object, member", no_wrap=True)
+    for title in ("lines", "reads", "writes"):
+        table.add_column(title, justify="right")
+    for level in present:
+        table.add_column(f"{LEVELS[level]}\nmisses", justify="right")
+    for level in present:
+        table.add_column(f"{LEVELS[level]} by\nprefetch", justify="right")
+    by_name = {arena.name: arena for arena in arenas}
+    for each in found:
+        through = lines.reached_through(each.type, arenas)
+        name = f"{through} → {each.name}" if through else each.name
+        table.add_row(escape(name), f"{each.lines:.3f}", *_cells(each.total, present))
+        if (arena := by_name.get(each.name)) is not None:
+            for member in lines.by_member(each, arena.struct.members):
+                if member.heat.reads or member.heat.writes:
+                    path = member.path or "(whole)"
+                    table.add_row(f"  {escape(path)}", "", *_cells(member.heat, present))
+        table.add_section()
+    total = Heat()
+    for each in found:
+        total.add(each.total)
+    table.add_row("all", f"{lines.lines_per_lookup(found):.3f}", *_cells(total, present))
+    return table
+
+
+def _ever(found: Sequence[Object], level: int) -> bool:
+    return any(each.total.missed[level] or each.total.prefetch_missed[level] for each in found)
+
+
+def _cells(heat: Heat, levels: Sequence[int]) -> list[str]:
+    numbers = [heat.reads, heat.writes]
+    numbers += [heat.missed[level] for level in levels]
+    numbers += [heat.prefetch_missed[level] for level in levels]
+    return [_number(number) for number in numbers]
+
+
+def _number(value: float) -> str:
+    return "" if value == 0 else f"{value:.3f}"

@@ -1,0 +1,139 @@
+"""One process of a line trace: a filled table, looked up by a trace build of its kernel."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from cachebench import build, core
+from cachebench._core import ffi, lib
+from cachebench.core import Pointer
+from cachebench.model import Experiment
+from cachebench.say import say, serve
+from cachebench.tracemodel import (
+    KINDS,
+    STAGES,
+    Geometry,
+    Level,
+    Place,
+    TracedArena,
+    TracePlan,
+    TraceSample,
+)
+
+CHUNK = 65_536
+"""Lookups that are drawn at a time; a multiple of every burst up to 256 that is a
+power of two."""
+
+
+def main() -> int:
+    """The process: see cachebench.say."""
+    return serve(TracePlan, run)
+
+
+def run(plan: TracePlan) -> TraceSample:
+    """Fills a table with the plain kernel and traces lookups of the trace build."""
+    experiment = plan.experiment
+    plain = build.load(
+        None if plan.fill is None else Path(plan.fill), plan.layout, experiment.key_size
+    )
+    traced = build.load(Path(plan.plugin), plan.layout, experiment.key_size)
+    say(doing="filling")
+    with core.traffic(experiment) as traffic, core.arm(plain, experiment, plan.seed) as arm:
+        core.fill(arm, traffic, experiment, plan.seed)
+        say(doing="tracing")
+        lib.cb_traffic_restart(traffic, plan.seed + 1)
+        return _trace(arm, traffic, traced, plan)
+
+
+def _trace(arm: Pointer, traffic: Pointer, ops: Pointer, plan: TracePlan) -> TraceSample:
+    why = core.Why()
+    trace = lib.cb_trace_open(arm, _geometry(plan.geometry), plan.prefetch, why.buffer, why.size)
+    if trace == ffi.NULL:
+        raise why.error()
+    try:
+        start = time.monotonic()
+        for lookups, counted in ((plan.warm_up, 0), (plan.lookups, 1)):
+            _look_up(trace, arm, traffic, ops, plan.experiment, lookups, counted)
+        seconds = time.monotonic() - start
+        return TraceSample(
+            lookups=lib.cb_trace_lookups(trace), arenas=_arenas(trace), seconds=seconds
+        )
+    finally:
+        lib.cb_trace_close(trace)
+
+
+def _geometry(geometry: Geometry) -> Pointer:
+    def shapes(levels: tuple[Level, ...]) -> list[tuple[int, int]]:
+        return [(level.ways, level.sets) for level in levels]
+
+    return ffi.new(
+        "struct cb_cache_geometry *",
+        (shapes(geometry.caches), shapes(geometry.tlbs), geometry.page_bits),
+    )
+
+
+def _look_up(
+    traced: Pointer,
+    arm: Pointer,
+    traffic: Pointer,
+    ops: Pointer,
+    experiment: Experiment,
+    lookups: int,
+    counted: int,
+) -> None:
+    keys = ffi.new("char[]", CHUNK * experiment.key_size)
+    lengths = ffi.new("uint16_t[]", CHUNK)
+    why = core.Why()
+    while lookups > 0:
+        count = min(lookups, CHUNK)
+        lib.cb_traffic_draw(traffic, count, keys, lengths, ffi.NULL)
+        stream = ffi.new("struct cb_stream *", (keys, lengths, count))
+        failed = lib.cb_trace_run(
+            traced,
+            arm,
+            ops,
+            stream,
+            core.MODE[experiment.mode],
+            experiment.session_prefetch,
+            experiment.burst,
+            counted,
+            why.buffer,
+            why.size,
+        )
+        if failed:
+            raise why.error()
+        lookups -= count
+
+
+def _arenas(traced: Pointer) -> tuple[TracedArena, ...]:
+    arenas: list[TracedArena] = []
+    while (arena := lib.cb_trace_arena_at(traced, len(arenas))) != ffi.NULL:
+        places = []
+        at = 0
+        for offset in range(arena.stride):
+            for stage in STAGES:
+                for kind in KINDS:
+                    count = arena.count[at]
+                    at += 1
+                    if count.accesses:
+                        places.append(
+                            Place(
+                                offset=offset,
+                                stage=stage,
+                                kind=kind,  # type: ignore[arg-type]
+                                accesses=count.accesses,
+                                missed=tuple(count.missed),
+                                tlb_missed=tuple(count.tlb_missed),
+                            )
+                        )
+        arenas.append(
+            TracedArena(
+                name=ffi.string(arena.name).decode(),
+                type=ffi.string(arena.type).decode(),
+                stride=arena.stride,
+                lines=arena.lines,
+                places=tuple(places),
+            )
+        )
+    return tuple(arenas)

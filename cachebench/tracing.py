@@ -1,0 +1,111 @@
+"""Running line traces: one process for each layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cachebench import build, catalogue, dwarf, sizing
+from cachebench.analyze.structmap import Arena
+from cachebench.errors import CachebenchError
+from cachebench.geometry import geometry
+from cachebench.machine.environment import collect
+from cachebench.model import Experiment
+from cachebench.process import run
+from cachebench.python import command
+from cachebench.runner import Listener
+from cachebench.tracemodel import Geometry, Traced, TracePlan, TraceResult, TraceSample
+
+LOOKUPS = 1_000_000
+WARM_UP = 250_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a trace is to be made of; ``geometry`` None is the host's."""
+
+    experiment: Experiment
+    geometry: str | None = None
+    lookups: int = LOOKUPS
+    warm_up: int = WARM_UP
+    prefetch: bool = True
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace document, and the types of each layout's arenas."""
+
+    result: TraceResult
+    types: Mapping[str, tuple[Arena, ...]]
+
+
+def trace(asked: Asked, listener: Listener) -> Trace:
+    """Traces all layouts of the experiment; raises CachebenchError if one fails."""
+    if asked.lookups < 1:
+        raise CachebenchError("--lookups 0: type a number from 1")
+    shape = geometry(asked.geometry, collect(), asked.experiment.pages)
+    layouts = [catalogue.find(name) for name in asked.experiment.layouts]
+    results, types = [], {}
+    for number, layout in enumerate(layouts):
+        progress = _Progress(listener, layout.name, number, len(layouts))
+        progress("building")
+        traced, types[layout.name] = _one(asked, layout, shape, progress)
+        results.append(traced)
+    result = TraceResult(
+        schema="cachebench.trace/1",
+        spec=asked.experiment,
+        geometry=shape,
+        lookups=asked.lookups,
+        warm_up=asked.warm_up,
+        prefetch=asked.prefetch,
+        results=tuple(results),
+    )
+    return Trace(result, types)
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """Passes on what the process of one layout is doing."""
+
+    listener: Listener
+    layout: str
+    done: int
+    total: int
+
+    def __call__(self, doing: str) -> None:
+        self.listener.step(f"{self.layout}: {doing}", self.done, self.total)
+
+
+def _one(
+    asked: Asked, layout: catalogue.Layout, shape: Geometry, progress: _Progress
+) -> tuple[Traced, tuple[Arena, ...]]:
+    experiment = asked.experiment
+    plain = build.Recipe(
+        layout, key_size=experiment.key_size, march=experiment.march, cflags=experiment.cflags
+    )
+    fill = build.artifact(plain)
+    ops = build.load(fill, layout.name, experiment.key_size)
+    sizing.check([(layout.name, sizing.footprint(ops, experiment))], experiment)
+    traced = build.build(build.Recipe(**(vars(plain) | {"trace": True})))
+    types = dwarf.arena_types(build.load(traced, layout.name, experiment.key_size), traced)
+    plan = TracePlan(
+        experiment=experiment,
+        layout=layout.name,
+        fill=None if fill is None else str(fill),
+        plugin=str(traced),
+        geometry=shape,
+        lookups=asked.lookups,
+        warm_up=asked.warm_up,
+        prefetch=asked.prefetch,
+        seed=experiment.seed * 1000,
+    )
+    sample = run(command("cachebench.tracer"), plan, TraceSample, f"layout {layout.name}", progress)
+    steps = min(experiment.session_prefetch, int(ops.prefetch_steps))
+    return (
+        Traced(
+            layout=layout.name,
+            prefetch_steps=steps if experiment.mode == "bulk" else 0,
+            sample=sample,
+        ),
+        types,
+    )
