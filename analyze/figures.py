@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Samples to figures: one entry in one table for each figure.
 
 An entry names the figure as it stands in results, reports and the gate, its unit

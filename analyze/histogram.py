@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Percentiles of a histogram."""
 
 from __future__ import annotations

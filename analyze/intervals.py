@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The one interval that run, export and reports quote."""
 
 from __future__ import annotations

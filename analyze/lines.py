@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A trace by object and member: who touches which line, how often, and what missed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Layouts of one run against the first of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the benchmark scripts share: running cachebench and printing a table."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Reading a capture of 1M packets, written to a temporary file first."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Time and memory of a whole run of each layout, at 8M sessions unless told otherwise."""
 
 from __future__ import annotations

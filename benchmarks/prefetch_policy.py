@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the session prefetch is worth: pointer at 4M sessions with 0, 1 and 2 steps."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The three layouts that span the range, with huge and with small pages.
 
 At 7.3M sessions and bursts of 32 the order must show: pointer over flat at least

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Why each chunk's key sequence is newly drawn: a sequence of 2k or 20k keys, replayed.
 
 The table holds 7.3M sessions. A replayed sequence touches 0.3 % of them at most, which

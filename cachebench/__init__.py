@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What a session table's memory layout costs, measured on your machine."""
 
 from importlib.metadata import PackageNotFoundError, version

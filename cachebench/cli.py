@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """``cachebench``: command line to exit code."""
 
 from __future__ import annotations

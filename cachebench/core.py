@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The C core as Python objects: captures, traffic, arms.
 
 Everything here runs in this process. A failure of the core is a CachebenchError

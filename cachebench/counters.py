@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Which counters this machine has, and one process counted with them."""
 
 from __future__ import annotations

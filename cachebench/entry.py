@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The console script: what must be in place before anything else is imported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Command line to Experiment: reading, checking and completing what was typed."""
 
 from __future__ import annotations

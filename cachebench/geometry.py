@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The memory that is simulated: the host's, or one from the command line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What is asked, what was sampled, what was found: the records that all parts share.
 
 A leaf: it imports nothing of cachebench, and both sides import it, the one that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Starting one worker process, listening to it, ending it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Starting this Python again with another module."""
 
 from __future__ import annotations

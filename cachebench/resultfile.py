@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Result documents on disk: written whole or not at all, read with their version checked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Running an experiment: which processes, in which order, and what becomes of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A worker process: what it is told, and how it answers.
 
 It gets a plan in JSON on standard input and writes JSON lines on what was its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Memory that a run takes, computed before any of it is allocated."""
 
 from __future__ import annotations

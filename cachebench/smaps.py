@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Which pages an arm's arenas really got, and what this process took at most."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """How many packets a region has, and what memory they take."""
 
 from __future__ import annotations

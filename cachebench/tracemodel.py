@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The line trace: what is simulated, and what was counted.
 
 Like ``model``, which alone it imports: the simulator's side and the analysis both

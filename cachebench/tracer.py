@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """One process of a line trace: a filled table, looked up by a trace build of its kernel."""
 
 from __future__ import annotations

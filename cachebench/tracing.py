@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Running line traces: one process for each layout."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Loads one plug-in and says so: what is wrong with it ends this process alone."""
 
 from __future__ import annotations

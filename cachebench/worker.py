@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """One worker process: it fills one table, proves it, measures it, and says what it read.
 
 cachebench.process starts it, alone or under perf, with a WorkerPlan. It imports

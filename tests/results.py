@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A fabricated result: every number in it is chosen, so that reports can be compared exactly."""
 
 from __future__ import annotations

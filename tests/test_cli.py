@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The command line, called in this process; workers are real processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Exports, read by the tools they are for."""
 
 from __future__ import annotations

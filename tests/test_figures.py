@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Figures from fabricated samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Workers as processes: interrupted, killed, and counted by the real perf."""
 
 from __future__ import annotations

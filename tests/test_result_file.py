@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Result documents: schema, versions, writing whole or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The interval and the percentiles, against published values and closed forms."""
 
 from __future__ import annotations

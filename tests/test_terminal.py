@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The table, compared exactly."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The line trace: exact counts by object and member, the same in every process."""
 
 from __future__ import annotations

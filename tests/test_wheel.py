@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The source distribution and the wheel that is built from it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The commands: each a class with a docstring, ``prepare_parser`` and ``run``."""
 
 from __future__ import annotations

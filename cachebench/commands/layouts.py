@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """``cachebench layouts``."""
 
 from __future__ import annotations

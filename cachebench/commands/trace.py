@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """``cachebench trace``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Reporters: each is handed a Result and makes one form of it."""
 
 from __future__ import annotations

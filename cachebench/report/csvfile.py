@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A result as CSV: one row for each figure of each layout."""
 
 from __future__ import annotations

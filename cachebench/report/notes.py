@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What must be known to read a result, in sentences."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What a run is doing, while it is."""
 
 from __future__ import annotations

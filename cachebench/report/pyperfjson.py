@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A result as pyperf's JSON, for ``pyperf stats`` and ``pyperf compare_to``."""
 
 from __future__ import annotations

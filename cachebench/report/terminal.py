@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A result in the terminal: figures are rows, layouts are columns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Numbers as people read them."""
 
 from __future__ import annotations

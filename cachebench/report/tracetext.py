@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A trace in the terminal: objects and their members, accesses and misses per lookup."""
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def show(
     console.print(
         f"per lookup, simulated: {result.lookups:,} lookups after {result.warm_up:,} of warm-up. "
         "Lines are distinct lines that one lookup demands; misses are lines that its loads and "
-        "stores missed, and 'by prefetch' those that its software prefetches fetched first. "
+        "stores missed + those that its software prefetches fetched first. "
         "Hardware prefetch is not modelled; the stack and the key stream are left out."
     )
 
@@ -39,19 +40,19 @@ def show(
 def _table(traced: Traced, arenas: Sequence[Arena]) -> Table:
     found = lines.objects(traced.sample)
     present = [level for level in range(3) if _ever(found, level)] or [0]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=escape(traced.layout))
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=escape(traced.layout)
+    )
     table.add_column("object, member", no_wrap=True)
     for title in ("lines", "reads", "writes"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     for level in present:
-        table.add_column(f"{LEVELS[level]}\nmisses", justify="right")
-    for level in present:
-        table.add_column(f"{LEVELS[level]} by\nprefetch", justify="right")
+        table.add_column(f"{LEVELS[level]} miss", justify="right", no_wrap=True)
     by_name = {arena.name: arena for arena in arenas}
     for each in found:
         through = lines.reached_through(each.type, arenas)
         name = f"{through} → {each.name}" if through else each.name
-        table.add_row(escape(name), f"{each.lines:.3f}", *_cells(each.total, present))
+        table.add_row(escape(name), f"{each.lines:.2f}", *_cells(each.total, present))
         if (arena := by_name.get(each.name)) is not None:
             for member in lines.by_member(each, arena.struct.members):
                 if member.heat.reads or member.heat.writes:
@@ -61,7 +62,7 @@ def _table(traced: Traced, arenas: Sequence[Arena]) -> Table:
     total = Heat()
     for each in found:
         total.add(each.total)
-    table.add_row("all", f"{lines.lines_per_lookup(found):.3f}", *_cells(total, present))
+    table.add_row("all", f"{lines.lines_per_lookup(found):.2f}", *_cells(total, present))
     return table
 
 
@@ -70,11 +71,15 @@ def _ever(found: Sequence[Object], level: int) -> bool:
 
 
 def _cells(heat: Heat, levels: Sequence[int]) -> list[str]:
-    numbers = [heat.reads, heat.writes]
-    numbers += [heat.missed[level] for level in levels]
-    numbers += [heat.prefetch_missed[level] for level in levels]
-    return [_number(number) for number in numbers]
+    misses = [_misses(heat.missed[level], heat.prefetch_missed[level]) for level in levels]
+    return [_number(heat.reads), _number(heat.writes), *misses]
 
 
 def _number(value: float) -> str:
-    return "" if value == 0 else f"{value:.3f}"
+    return "" if value == 0 else f"{value:.2f}"
+
+
+def _misses(demand: float, prefetch: float) -> str:
+    if demand == prefetch == 0:
+        return ""
+    return f"{demand:.2f}+{prefetch:.2f}" if prefetch else f"{demand:.2f}"

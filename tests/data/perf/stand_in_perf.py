@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A stand-in for perf, for tests where counters would be needed.
 
 It answers ``--version`` and ``stat -h``, runs the worker of ``stat ... -- WORKER``,
