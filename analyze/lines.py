@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cachebench.analyze.structmap import Arena, Member
+from cachebench.analyze.structmap import Arena, HeatMap, Member
+from cachebench.analyze.structmap import Heat as StructHeat
 from cachebench.tracemodel import KINDS, TracedArena, TraceSample
 
 
@@ -135,3 +136,15 @@ def reached_through(arena_type: str, arenas: Sequence[Arena]) -> str | None:
             if member.points_to is not None and f"struct {member.points_to}" == arena_type:
                 return f"{arena.name}.{member.path}"
     return None
+
+
+def heat_map(found: Sequence[Object], arenas: Sequence[Arena]) -> HeatMap:
+    """The heat of every member, for the struct map: misses by demand and by prefetch."""
+    heats: dict[tuple[str, str], StructHeat] = {}
+    members = {arena.name: arena.struct.members for arena in arenas}
+    for each in found:
+        for member in by_member(each, members.get(each.name, ())):
+            heat = member.heat
+            missed = [a + b for a, b in zip(heat.missed, heat.prefetch_missed, strict=True)]
+            heats[each.name, member.path] = StructHeat(heat.reads, heat.writes, *missed)
+    return heats

@@ -51,6 +51,8 @@ class TracePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Lookups through the simulated memory before those that are counted."""
     prefetch: bool = True
     """Whether software prefetches bring lines into the simulated caches."""
+    curve_rate: float | None = None
+    """Share of the lines that stack distances are recorded of; None: of none."""
     seed: int = 1
 
 
@@ -75,6 +77,9 @@ class TracedArena(msgspec.Struct, frozen=True, kw_only=True):
     lines: int
     """Distinct lines that each lookup demanded, summed over lookups."""
     places: tuple[Place, ...]
+    distances: tuple[tuple[int, float], ...] = ()
+    """Demand accesses by LRU stack distance: the smallest distance in lines of a
+    bucket, and how many; distance -1 is a line that was never used before."""
 
 
 class TraceSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,4 +109,5 @@ class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
     lookups: int
     warm_up: int
     prefetch: bool
+    curve_rate: float | None
     results: tuple[Traced, ...]

@@ -53,6 +53,10 @@ def _trace(arm: Pointer, traffic: Pointer, ops: Pointer, plan: TracePlan) -> Tra
     if trace == ffi.NULL:
         raise why.error()
     try:
+        if plan.curve_rate is not None and lib.cb_trace_curve(
+            trace, plan.curve_rate, why.buffer, why.size
+        ):
+            raise why.error()
         start = time.monotonic()
         for lookups, counted in ((plan.warm_up, 0), (plan.lookups, 1)):
             _look_up(trace, arm, traffic, ops, plan.experiment, lookups, counted)
@@ -135,6 +139,18 @@ def _arenas(traced: Pointer) -> tuple[TracedArena, ...]:
                 stride=arena.stride,
                 lines=arena.lines,
                 places=tuple(places),
+                distances=_distances(arena),
             )
         )
     return tuple(arenas)
+
+
+def _distances(arena: Pointer) -> tuple[tuple[int, float], ...]:
+    if arena.distances == ffi.NULL:
+        return ()
+    last = lib.CB_STACKDIST_BUCKETS - 1
+    return tuple(
+        (-1 if bucket == last else lib.cb_stackdist_floor(bucket), arena.distances[bucket])
+        for bucket in range(last + 1)
+        if arena.distances[bucket]
+    )

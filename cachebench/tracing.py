@@ -30,6 +30,8 @@ class Asked:
     lookups: int = LOOKUPS
     warm_up: int = WARM_UP
     prefetch: bool = True
+    curve_rate: float | None = None
+    """Share of the lines that a miss-ratio curve follows; None: no curve."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def trace(asked: Asked, listener: Listener) -> Trace:
         lookups=asked.lookups,
         warm_up=asked.warm_up,
         prefetch=asked.prefetch,
+        curve_rate=asked.curve_rate,
         results=tuple(results),
     )
     return Trace(result, types)
@@ -98,6 +101,7 @@ def _one(
         lookups=asked.lookups,
         warm_up=asked.warm_up,
         prefetch=asked.prefetch,
+        curve_rate=asked.curve_rate,
         seed=experiment.seed * 1000,
     )
     sample = run(command("cachebench.tracer"), plan, TraceSample, f"layout {layout.name}", progress)

@@ -14,6 +14,8 @@ enum {
 	ARENAS = CB_MAX_ARENAS + 3, /* of the layout; buckets, keys and rules */
 };
 
+_Static_assert(ARENAS <= CB_STACKDIST_OBJECTS, "each arena has stack distances of its own");
+
 /* Where an arena is, and where the simulated memory has it: arenas follow each
  * other there in the order of their declaration, each at a multiple of 2 MiB, so
  * that the same experiment has the same addresses in every process. */
@@ -34,9 +36,10 @@ struct demand {
 struct cb_trace {
 	struct cb_tracer tracer; /* first: flush is given this */
 	struct cb_cache *cache;
+	struct cb_stackdist *distances; /* or NULL */
 	int prefetch;
 	int counted;
-	int overflow;
+	const char *fault;
 	uint64_t lookups;
 	uint32_t arena_count;
 	struct cb_trace_arena arena[ARENAS];
@@ -69,7 +72,7 @@ static void demand_line(struct cb_trace *t, uint32_t lookup, uint64_t line,
 		if (d->line[i] == line)
 			return;
 	if (d->count == LOOKUP_LINES) {
-		t->overflow = 1;
+		t->fault = "a lookup touches more than 128 lines";
 		return;
 	}
 	d->line[d->count] = line;
@@ -104,8 +107,13 @@ static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
 			count->missed[level]++;
 		for (int level = 0; level < miss.tlb; level++)
 			count->tlb_missed[level]++;
-		if (event->kind != CB_TRACE_PREFETCH)
-			demand_line(t, event->lookup, line, range->arena);
+		if (event->kind == CB_TRACE_PREFETCH)
+			continue;
+		demand_line(t, event->lookup, line, range->arena);
+		if (t->distances != NULL &&
+		    cb_stackdist_access(t->distances, line, (uint32_t)(range->arena - t->arena),
+					t->counted) != 0)
+			t->fault = "no memory for stack distances";
 	}
 }
 
@@ -211,7 +219,18 @@ void cb_trace_close(struct cb_trace *t)
 	for (uint32_t i = 0; i < t->arena_count; i++)
 		free(t->arena[i].count);
 	cb_cache_close(t->cache);
+	cb_stackdist_close(t->distances);
 	free(t);
+}
+
+int cb_trace_curve(struct cb_trace *t, double rate, char *why, size_t why_size)
+{
+	t->distances = cb_stackdist_open(rate, 0, why, why_size);
+	if (t->distances == NULL)
+		return -1;
+	for (uint32_t i = 0; i < t->arena_count; i++)
+		t->arena[i].distances = cb_stackdist_histogram(t->distances, i);
+	return 0;
 }
 
 int cb_trace_run(struct cb_trace *t, struct cb_arm *arm, const struct cb_ops *ops,
@@ -227,8 +246,8 @@ int cb_trace_run(struct cb_trace *t, struct cb_arm *arm, const struct cb_ops *op
 	ops->lookup[mode][policy](arm, stream, burst);
 	ops->trace(NULL);
 	flush(&t->tracer);
-	if (t->overflow) {
-		snprintf(why, why_size, "a lookup touches more than %d lines", LOOKUP_LINES);
+	if (t->fault != NULL) {
+		snprintf(why, why_size, "%s", t->fault);
 		return -1;
 	}
 	return 0;

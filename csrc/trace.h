@@ -10,6 +10,7 @@
 
 #include "cache.h"
 #include "cb.h"
+#include "stackdist.h"
 
 /* What a lookup is doing when it touches memory. */
 enum cb_trace_stage {
@@ -59,6 +60,9 @@ struct cb_trace_arena {
 	uint32_t stride;
 	uint64_t lines; /* distinct lines demanded, summed over lookups */
 	struct cb_trace_count *count;
+	/* LRU stack distances of the counted demand accesses, CB_STACKDIST_BUCKETS of
+	 * them as stackdist.h explains; NULL if cb_trace_curve was not asked. */
+	const double *distances;
 };
 
 struct cb_trace;
@@ -69,6 +73,10 @@ struct cb_trace;
 struct cb_trace *cb_trace_open(const struct cb_arm *arm, const struct cb_cache_geometry *geometry,
 			       int prefetch, char *why, size_t why_size);
 void cb_trace_close(struct cb_trace *trace);
+
+/* Also records stack distances, of a share `rate` of the lines. Returns 0, or -1
+ * with a line in `why`. */
+int cb_trace_curve(struct cb_trace *trace, double rate, char *why, size_t why_size);
 
 /* Looks the stream up with a traced kernel (`ops` with a `trace` function) on the
  * arm's table. With `counted` 0 it is the warm-up. Returns 0, or -1 with a line. */

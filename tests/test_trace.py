@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cachebench import build, catalogue, tracing
-from cachebench.analyze import lines
+from cachebench.analyze import curve, lines
 from cachebench.cli import main
 from cachebench.errors import CachebenchError
 from cachebench.geometry import describe, geometry
@@ -224,3 +224,54 @@ def test_a_kernel_that_is_no_trace_build_is_refused() -> None:
         lib.cb_trace_close(trace)
     assert failed
     assert "no trace build" in str(why.error())
+
+
+def test_the_curve_at_rate_1_is_the_fully_associative_simulation() -> None:
+    size = 4096 * 64  # the most ways that are simulated
+    asked = tracing.Asked(
+        Experiment(layouts=("flat",), sessions=20_000),
+        f"l1={size}/{size // 64}",
+        lookups=20_000,
+        warm_up=5_000,
+        prefetch=False,
+        curve_rate=1.0,
+    )
+    sample = tracing.trace(asked, Silent()).result.results[0].sample
+    simulated = {o.name: o.total.missed[0] for o in lines.objects(sample)}
+    curves = {name: values[0] for name, values in curve.misses(sample, (size,)).items()}
+    assert curves == pytest.approx(simulated)
+
+
+def test_a_curve_falls_and_a_sampled_one_is_near_the_exact_one() -> None:
+    def total(rate: float) -> list[float]:
+        asked = tracing.Asked(
+            Experiment(layouts=("pointer",), sessions=100_000), SMALL, 50_000, 20_000, False, rate
+        )
+        sample = tracing.trace(asked, Silent()).result.results[0].sample
+        return [sum(column) for column in zip(*curve.misses(sample).values(), strict=True)]
+
+    exact, sampled = total(1.0), total(0.1)
+    assert exact == sorted(exact, reverse=True)
+    assert exact[0] > 8 > exact[-1]
+    assert sampled == pytest.approx(exact, abs=0.35)
+
+
+def test_a_trace_without_a_curve_has_none() -> None:
+    asked = tracing.Asked(Experiment(layouts=("flat",), sessions=1000), SMALL, 1000, 0)
+    with pytest.raises(ValueError, match="no stack distances"):
+        curve.misses(tracing.trace(asked, Silent()).result.results[0].sample)
+
+
+def test_the_map_shows_the_heat_of_each_member(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", "flat", "--heat", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = [
+        row
+        for arena in document["maps"][0]["arenas"]
+        if arena["name"] == "session"
+        for row in arena["rows"]
+        if row["member"]
+    ]
+    heat = {row["member"]["path"]: row["heat"] for row in rows}
+    assert heat["stats.bytes"]["writes"] == pytest.approx(1.0)
+    assert heat["cold.created"]["reads"] == heat["cold.created"]["writes"] == 0

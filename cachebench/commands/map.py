@@ -9,10 +9,11 @@ import sys
 
 import msgspec
 
-from cachebench import build, catalogue, dwarf, resultfile
-from cachebench.analyze import structmap
+from cachebench import build, catalogue, dwarf, experiment, resultfile, tracing
+from cachebench.analyze import lines, structmap
 from cachebench.errors import CachebenchError
 from cachebench.report import mapsvg, maptext
+from cachebench.report.progress import Progress
 
 
 class Map:
@@ -30,6 +31,11 @@ class Map:
             "--key", type=int, choices=build.KEY_SIZES, default=16, help="bytes of a key (16)"
         )
         parser.add_argument("--cflags", metavar="FLAGS", help="compile with these flags too")
+        parser.add_argument(
+            "--heat",
+            action="store_true",
+            help="also accesses and misses per lookup, from a trace at the default point",
+        )
         parser.add_argument("--json", action="store_true", help="print the map document")
         parser.add_argument("--svg", metavar="FILE", help="draw the map")
 
@@ -43,7 +49,12 @@ class Map:
             resultfile.check_writable(arguments.svg)
         typed = pair if arguments.layout is None else (arguments.layout,)
         cflags = _split(arguments.cflags or "")
-        maps = tuple(layout_map(name, arguments.key, cflags) for name in typed)
+        maps = tuple(
+            layout_map(name, arguments.key, cflags, _heat(name, arguments.key, cflags))
+            if arguments.heat
+            else layout_map(name, arguments.key, cflags)
+            for name in typed
+        )
         differences = structmap.compare(*maps) if arguments.layout is None else None
         document = structmap.Document(structmap.SCHEMA, maps, differences)
         if arguments.svg:
@@ -67,6 +78,17 @@ def layout_map(
     path = build.build(build.Recipe(layout, key_size=key_size, cflags=cflags, plugin=True))
     ops = build.load(path, layout.name, key_size)
     return structmap.map_layout(layout.name, key_size, dwarf.arena_types(ops, path), heat)
+
+
+def _heat(typed: str, key_size: int, cflags: tuple[str, ...]) -> structmap.HeatMap:
+    """What a trace of the layout at the default point says of each member."""
+    point = msgspec.structs.replace(
+        experiment.DEFAULT, layouts=(typed,), key_size=key_size, cflags=cflags
+    )
+    with Progress(facts=False) as progress:
+        trace = tracing.trace(tracing.Asked(point), progress)
+    (traced,) = trace.result.results
+    return lines.heat_map(lines.objects(traced.sample), trace.types[traced.layout])
 
 
 def encode(document: structmap.Document) -> str:

@@ -12,6 +12,18 @@ from cachebench import experiment, tracing
 from cachebench.report import tracetext
 from cachebench.report.progress import Progress
 
+CURVE_RATE = 0.1
+
+
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if 1e-6 <= value <= 1:
+        return value
+    raise argparse.ArgumentTypeError(f"{text!r} is no share from 1e-6 to 1")
+
 
 class Trace:
     """Tell which member of which struct touches which cache line, and what it misses.
@@ -48,6 +60,18 @@ class Trace:
             action="store_true",
             help="software prefetches are counted and bring no line in",
         )
+        simulated.add_argument(
+            "--curve",
+            action="store_true",
+            help="also misses per lookup by cache size, from 32 KiB to 1 GiB",
+        )
+        simulated.add_argument(
+            "--curve-rate",
+            type=_rate,
+            default=CURVE_RATE,
+            metavar="SHARE",
+            help="share of the lines that the curve follows (default: 0.1; 1 is exact)",
+        )
         parser.add_argument("--json", action="store_true", help="print the trace document")
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -57,6 +81,7 @@ class Trace:
             arguments.lookups,
             arguments.warm_up,
             not arguments.demand_only,
+            arguments.curve_rate if arguments.curve else None,
         )
         with Progress(facts=False) as progress:
             trace = tracing.trace(asked, progress)

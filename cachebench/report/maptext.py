@@ -129,10 +129,12 @@ def _members(arena: ArenaMap) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     if straddling:
         table.add_column("straddles", justify="right", no_wrap=True)
-    table.add_column("member")
-    table.add_column("type")
+    table.add_column("member", no_wrap=heat)
+    # With the heat there is no room for the types in 80 columns.
     if heat:
         _add_heat_columns(table)
+    else:
+        table.add_column("type")
     line = 0
     for row in arena.rows:
         if row.lines is not None and row.lines[0] > line:
@@ -141,9 +143,8 @@ def _members(arena: ArenaMap) -> Table:
         cells = [_offset(row), _size(row), lines(row.lines)]
         if straddling:
             cells.append(straddles(row, arena))
-        cells += [_title(row), _type(row)]
-        if heat:
-            cells += _heat(row.heat)
+        cells.append(_title(row))
+        cells += _heat(row.heat) if heat else [_type(row)]
         table.add_row(*map(escape, cells), style="dim" if row.member is None else None)
     return table
 

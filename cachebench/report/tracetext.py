@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cachebench import geometry
-from cachebench.analyze import lines
+from cachebench.analyze import curve, lines
 from cachebench.analyze.lines import Heat, Object
 from cachebench.analyze.structmap import Arena
 from cachebench.report.terminal import point
@@ -28,7 +28,13 @@ def show(
     console.print(escape(point(result.spec)))
     console.print(escape(f"{geometry.describe(result.geometry)} ({result.geometry.source})"))
     for traced in result.results:
-        console.print(_table(traced, types[traced.layout]))
+        console.print(_table(traced, types[traced.layout]), "")
+    if result.curve_rate is not None:
+        console.print(_curves(result))
+        console.print(
+            f"misses per lookup of a fully associative LRU cache of that size, by demand, over "
+            f"{result.curve_rate:g} of the lines (simulated)"
+        )
     console.print(
         f"per lookup, simulated: {result.lookups:,} lookups after {result.warm_up:,} of warm-up. "
         "Lines are distinct lines that one lookup demands; misses are lines that its loads and "
@@ -40,11 +46,9 @@ def show(
 def _table(traced: Traced, arenas: Sequence[Arena]) -> Table:
     found = lines.objects(traced.sample)
     present = [level for level in range(3) if _ever(found, level)] or [0]
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=escape(traced.layout)
-    )
-    table.add_column("object, member", no_wrap=True)
-    for title in ("lines", "reads", "writes"):
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(escape(traced.layout), no_wrap=True)
+    for title in ("lines", "read", "write"):
         table.add_column(title, justify="right", no_wrap=True)
     for level in present:
         table.add_column(f"{LEVELS[level]} miss", justify="right", no_wrap=True)
@@ -63,6 +67,21 @@ def _table(traced: Traced, arenas: Sequence[Arena]) -> Table:
     for each in found:
         total.add(each.total)
     table.add_row("all", f"{lines.lines_per_lookup(found):.2f}", *_cells(total, present))
+    return table
+
+
+def _curves(result: TraceResult) -> Table:
+    """Cache sizes are rows; layouts are columns, all their arenas together."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("cache", justify="right")
+    totals = []
+    for traced in result.results:
+        table.add_column(escape(traced.layout), justify="right")
+        by_arena = curve.misses(traced.sample).values()
+        totals.append([sum(column) for column in zip(*by_arena, strict=True)])
+    for row, size in enumerate(curve.SIZES):
+        text = f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+        table.add_row(text, *(f"{total[row]:.2f}" for total in totals))
     return table
 
 
