@@ -15,7 +15,7 @@ from pathlib import Path
 from cachebench import build, core, smaps, stream
 from cachebench._core import ffi, lib
 from cachebench.core import Pointer
-from cachebench.machine.environment import cpu_times, steal_share
+from cachebench.machine.jiffies import cpu_times, steal_share
 from cachebench.machine.tree import Unknown
 from cachebench.model import Region, Sample, TableStats, WorkerPlan
 from cachebench.say import say, serve

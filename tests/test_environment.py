@@ -14,7 +14,8 @@ import pytest
 from machines import lay_out, write
 
 from cachebench.machine.cpus import allowed_cpus, pick_cpu
-from cachebench.machine.environment import FACTS, collect, cpu_times, steal_share
+from cachebench.machine.environment import FACTS, collect
+from cachebench.machine.jiffies import cpu_times, steal_share
 from cachebench.machine.tree import Tree, Unknown, format_cpu_list, parse_cpu_list
 
 

@@ -17,18 +17,15 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from cachebench.machine.cpus import siblings
+from cachebench.machine.jiffies import cpu_times
+from cachebench.machine.source import CLOCKSOURCE, Source, number
 from cachebench.machine.tree import Tree, Unknown, format_cpu_list, isolated_cpus, online_cpus
 
 CPU = "/sys/devices/system/cpu"
-CLOCKSOURCE = "/sys/devices/system/clocksource/clocksource0"
-CPU_TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""Columns of /proc/stat, in jiffies. Guest time is already part of user and nice."""
-
 # Arm Ltd part numbers (MIDR_EL1), as arch/arm64/include/asm/cputype.h lists them.
 ARM_PARTS = {
     0xD03: "Cortex-A53",
@@ -50,21 +47,6 @@ ARM_VENDORS = {
     0xC0: "Ampere",
 }
 
-# DMI names of hypervisors: vendor, then what the product must contain, since
-# clouds sell metal under the same vendor.
-DMI_GUESTS = (
-    ("QEMU", "", "KVM or QEMU"),
-    ("Red Hat", "KVM", "KVM"),
-    ("VMware", "", "VMware"),
-    ("innotek", "", "VirtualBox"),
-    ("Xen", "", "Xen"),
-    ("Microsoft", "Virtual Machine", "Hyper-V"),
-    ("Google", "Google Compute Engine", "KVM"),
-    ("Parallels", "", "Parallels"),
-    ("OpenStack", "", "KVM or QEMU"),
-    ("DigitalOcean", "", "KVM"),
-)
-CLOCKS_OF_GUESTS = {"kvm-clock": "KVM", "hyperv": "Hyper-V", "xen": "Xen"}
 CAP_SYS_ADMIN, CAP_PERFMON = 21, 38
 
 
@@ -75,7 +57,7 @@ def collect(root: Path = Path("/"), cpu: int | None = None) -> dict[str, object]
     the lowest online one by default: hybrid CPUs differ from core to core.
     Units are in the names; memory and caches are in bytes, CPU times in jiffies.
     """
-    machine = _Machine(Tree(root), cpu)
+    machine = Source(Tree(root), cpu)
     return {name: _entry(read, machine) for name, read in FACTS.items()}
 
 
@@ -85,131 +67,10 @@ def value(facts: Mapping[str, object], name: str) -> Any:
     return entry.get("value") if isinstance(entry, dict) else None
 
 
-def cpu_times(root: Path = Path("/"), cpu: int | None = None) -> dict[str, int]:
-    """Jiffies since boot by kind, of one CPU or of all together; raises Unknown."""
-    wanted = "cpu" if cpu is None else f"cpu{cpu}"
-    for line in Tree(root).lines("/proc/stat"):
-        name, *columns = line.split()
-        if name == wanted:
-            if len(columns) < len(CPU_TIMES) or not all(c.isdigit() for c in columns):
-                raise Unknown("/proc/stat has no steal column")
-            return dict(zip(CPU_TIMES, map(int, columns), strict=False))
-        if not name.startswith("cpu"):
-            break
-    raise Unknown(f"no line {wanted} in /proc/stat")
+Read = Callable[[Source], object]
 
 
-def steal_share(before: Mapping[str, int], after: Mapping[str, int]) -> float | None:
-    """Share of the time wanted between two cpu_times() that the hypervisor gave to others.
-
-    Idle time does not count: a CPU that wants nothing cannot be robbed. None if
-    no busy or stolen jiffy passed in between (a jiffy is 1 to 10 ms).
-    """
-    passed = {name: after[name] - before[name] for name in CPU_TIMES}
-    wanted = sum(passed.values()) - passed["idle"] - passed["iowait"]
-    return passed["steal"] / wanted if wanted > 0 else None
-
-
-@dataclass(frozen=True)
-class _Machine:
-    """A tree with what several facts need."""
-
-    tree: Tree
-    wanted_cpu: int | None
-
-    @cached_property
-    def cpu(self) -> int:
-        if self.wanted_cpu is not None:
-            return self.wanted_cpu
-        try:
-            return online_cpus(self.tree)[0]
-        except Unknown:
-            return 0
-
-    @cached_property
-    def cpuinfo(self) -> dict[str, str]:
-        """The block of the CPU in /proc/cpuinfo."""
-        block: dict[str, str] = {}
-        for line in self.tree.lines("/proc/cpuinfo"):
-            key, colon, value = line.partition(":")
-            if colon:
-                block[key.strip()] = value.strip()
-            elif not line.strip():
-                if block.get("processor") == str(self.cpu):
-                    return block
-                block = {}
-        if block.get("processor") == str(self.cpu):
-            return block
-        raise Unknown(f"no processor {self.cpu} in /proc/cpuinfo")
-
-    def cpuinfo_value(self, key: str) -> str:
-        value = self.cpuinfo.get(key)
-        if not value:
-            raise Unknown(f"no {key!r} in /proc/cpuinfo")
-        return value
-
-    @cached_property
-    def is_arm(self) -> bool:
-        return "CPU implementer" in self.cpuinfo
-
-    def arm_number(self, key: str) -> int:
-        return _number(self.cpuinfo_value(key), f"{key!r} in /proc/cpuinfo")
-
-    @cached_property
-    def meminfo(self) -> dict[str, int]:
-        """Bytes of each line of /proc/meminfo that is in kB."""
-        found: dict[str, int] = {}
-        for line in self.tree.lines("/proc/meminfo"):
-            match = re.match(r"(\w+):\s+(\d+) kB", line)
-            if match:
-                found[match[1]] = int(match[2]) * 1024
-        return found
-
-    @cached_property
-    def virtual(self) -> bool:
-        """True in a virtual machine; raises Unknown where nothing tells.
-
-        Every x86 hypervisor sets the CPU flag. Other CPUs have none, so that
-        only a known name is proof there, and its absence is none.
-        """
-        flags = self.cpuinfo.get("flags", "").split()
-        if "hypervisor" in flags or self.hypervisor_name:
-            return True
-        if not flags:
-            raise Unknown("this CPU has no hypervisor flag, and nothing names a hypervisor")
-        return False
-
-    @property
-    def seems_virtual(self) -> bool:
-        try:
-            return self.virtual
-        except Unknown:
-            return False
-
-    @cached_property
-    def hypervisor_name(self) -> str:
-        """Name of the hypervisor, empty if nothing names one."""
-        kind = self.tree.text_or_empty("/sys/hypervisor/type")
-        if kind:
-            return "Xen" if kind == "xen" else kind
-        vendor = self.tree.text_or_empty("/sys/class/dmi/id/sys_vendor")
-        product = self.tree.text_or_empty("/sys/class/dmi/id/product_name")
-        for start, part, name in DMI_GUESTS:
-            if vendor.startswith(start) and part in product:
-                return name
-        if vendor == "Amazon EC2" and "metal" not in product:
-            return "Amazon Nitro"
-        clocks = self.tree.text_or_empty(f"{CLOCKSOURCE}/available_clocksource")
-        for start, name in CLOCKS_OF_GUESTS.items():
-            if any(clock.startswith(start) for clock in clocks.split()):
-                return name
-        return ""
-
-
-Read = Callable[[_Machine], object]
-
-
-def _entry(read: Read, machine: _Machine) -> dict[str, object]:
+def _entry(read: Read, machine: Source) -> dict[str, object]:
     try:
         value = read(machine)
     except Unknown as unknown:
@@ -227,13 +88,6 @@ class _Partial:
     reason: str
 
 
-def _number(text: str, what: str) -> int:
-    try:
-        return int(text, 0)
-    except ValueError:
-        raise Unknown(f"{what} is {text[:40]!r}, not a number") from None
-
-
 def _text(name: str) -> Read:
     return lambda machine: machine.tree.text(name)
 
@@ -242,39 +96,39 @@ def _integer(name: str) -> Read:
     return lambda machine: machine.tree.number(name)
 
 
-def _vendor(machine: _Machine) -> str:
+def _vendor(machine: Source) -> str:
     if machine.is_arm:
-        code = machine.arm_number("CPU implementer")
+        code = machine.armnumber("CPU implementer")
         return ARM_VENDORS.get(code, f"implementer {code:#04x}")
     return machine.cpuinfo_value("vendor_id")
 
 
-def _model_name(machine: _Machine) -> str:
+def _model_name(machine: Source) -> str:
     if machine.is_arm and "model name" not in machine.cpuinfo:
-        part = machine.arm_number("CPU part")
+        part = machine.armnumber("CPU part")
         named = ARM_PARTS.get(part) if _vendor(machine) == "ARM" else None
         return named or f"{_vendor(machine)} part {part:#05x}"
     return machine.cpuinfo_value("model name")
 
 
-def _family(machine: _Machine) -> int:
+def _family(machine: Source) -> int:
     key = "CPU architecture" if machine.is_arm else "cpu family"
-    return _number(machine.cpuinfo_value(key), f"{key!r} in /proc/cpuinfo")
+    return number(machine.cpuinfo_value(key), f"{key!r} in /proc/cpuinfo")
 
 
-def _model(machine: _Machine) -> int:
+def _model(machine: Source) -> int:
     key = "CPU part" if machine.is_arm else "model"
-    return _number(machine.cpuinfo_value(key), f"{key!r} in /proc/cpuinfo")
+    return number(machine.cpuinfo_value(key), f"{key!r} in /proc/cpuinfo")
 
 
-def _stepping(machine: _Machine) -> str:
+def _stepping(machine: Source) -> str:
     if machine.is_arm:
-        variant = machine.arm_number("CPU variant")
-        return f"r{variant}p{machine.arm_number('CPU revision')}"
+        variant = machine.armnumber("CPU variant")
+        return f"r{variant}p{machine.armnumber('CPU revision')}"
     return machine.cpuinfo_value("stepping")
 
 
-def _architecture(machine: _Machine) -> str:
+def _architecture(machine: Source) -> str:
     try:
         return machine.tree.text("/proc/sys/kernel/arch")  # from kernel 6.1 on
     except Unknown:
@@ -283,11 +137,11 @@ def _architecture(machine: _Machine) -> str:
         raise
 
 
-def _threads_per_core(machine: _Machine) -> int:
+def _threads_per_core(machine: Source) -> int:
     return len(siblings(machine.tree, machine.cpu))
 
 
-def _caches(machine: _Machine) -> object:
+def _caches(machine: Source) -> object:
     """Caches of the CPU, ordered as the kernel lists them.
 
     ``ways`` 0 in sysfs means unknown on arm64, fully associative on x86; neither
@@ -324,7 +178,7 @@ def _cache_bytes(text: str) -> int | None:
     return int(match[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[match[2]]
 
 
-def _numa_nodes(machine: _Machine) -> list[dict[str, object]]:
+def _numa_nodes(machine: Source) -> list[dict[str, object]]:
     nodes: list[dict[str, object]] = []
     for name in machine.tree.names("/sys/devices/system/node"):
         if not re.fullmatch(r"node\d+", name):
@@ -342,7 +196,7 @@ def _numa_nodes(machine: _Machine) -> list[dict[str, object]]:
     return sorted(nodes, key=lambda node: int(str(node["node"])))
 
 
-def _distribution(machine: _Machine) -> str:
+def _distribution(machine: Source) -> str:
     for name in ("/etc/os-release", "/usr/lib/os-release"):
         text = machine.tree.text_or_empty(name)
         found = re.search(r'^PRETTY_NAME="?([^"\n]*)', text, re.MULTILINE)
@@ -352,7 +206,7 @@ def _distribution(machine: _Machine) -> str:
 
 
 def _frequency(name: str) -> Read:
-    def read(machine: _Machine) -> str:
+    def read(machine: Source) -> str:
         where = f"{CPU}/cpu{machine.cpu}/cpufreq"
         if not machine.tree.exists(where):
             raise _no_cpufreq(machine)
@@ -361,7 +215,7 @@ def _frequency(name: str) -> Read:
     return read
 
 
-def _turbo(machine: _Machine) -> bool:
+def _turbo(machine: Source) -> bool:
     try:
         return machine.tree.number(f"{CPU}/intel_pstate/no_turbo") == 0
     except Unknown:
@@ -374,14 +228,14 @@ def _turbo(machine: _Machine) -> bool:
         raise Unknown("the cpufreq driver has no turbo switch") from None
 
 
-def _no_cpufreq(machine: _Machine) -> Unknown:
+def _no_cpufreq(machine: Source) -> Unknown:
     return Unknown("no cpufreq driver" + (" (virtual machine)" if machine.seems_virtual else ""))
 
 
 def _chosen(name: str) -> Read:
     """The bracketed word of a sysfs choice: ``always [madvise] never``."""
 
-    def read(machine: _Machine) -> str:
+    def read(machine: Source) -> str:
         text = machine.tree.text(name)
         found = re.search(r"\[(\w+)\]", text)
         if not found:
@@ -391,7 +245,7 @@ def _chosen(name: str) -> Read:
     return read
 
 
-def _huge_pages(machine: _Machine) -> list[dict[str, object]]:
+def _huge_pages(machine: Source) -> list[dict[str, object]]:
     folder = "/sys/kernel/mm/hugepages"
     pools: list[dict[str, object]] = []
     for name in machine.tree.names(folder):
@@ -410,7 +264,7 @@ def _huge_pages(machine: _Machine) -> list[dict[str, object]]:
 
 
 def _memory(line: str) -> Read:
-    def read(machine: _Machine) -> int:
+    def read(machine: Source) -> int:
         if line not in machine.meminfo:
             raise Unknown(f"no {line} in /proc/meminfo")
         return machine.meminfo[line]
@@ -418,7 +272,7 @@ def _memory(line: str) -> Read:
     return read
 
 
-def _memory_limit(machine: _Machine) -> int:
+def _memory_limit(machine: Source) -> int:
     """The smallest limit of the process's memory cgroup and those above it."""
     limits: list[int] = []
     for line in machine.tree.lines("/proc/self/cgroup"):
@@ -440,7 +294,7 @@ def _memory_limit(machine: _Machine) -> int:
     return min(limits)
 
 
-def _hypervisor(machine: _Machine) -> str:
+def _hypervisor(machine: Source) -> str:
     if not machine.virtual:
         raise Unknown("not a virtual machine")
     if not machine.hypervisor_name:
@@ -448,13 +302,13 @@ def _hypervisor(machine: _Machine) -> str:
     return machine.hypervisor_name
 
 
-def _dmi(machine: _Machine) -> str:
+def _dmi(machine: Source) -> str:
     vendor = machine.tree.text("/sys/class/dmi/id/sys_vendor")
     product = machine.tree.text_or_empty("/sys/class/dmi/id/product_name")
     return f"{vendor} {product}" if product else vendor
 
 
-def _container(machine: _Machine) -> str:
+def _container(machine: Source) -> str:
     if machine.tree.exists("/.dockerenv"):
         return "docker"
     if machine.tree.exists("/run/.containerenv"):
@@ -469,7 +323,7 @@ def _container(machine: _Machine) -> str:
     return found[0]
 
 
-def _load_average(machine: _Machine) -> list[float]:
+def _load_average(machine: Source) -> list[float]:
     words = machine.tree.text("/proc/loadavg").split()
     try:
         return [float(word) for word in words[:3]]
@@ -477,7 +331,7 @@ def _load_average(machine: _Machine) -> list[float]:
         raise Unknown("/proc/loadavg is not three numbers") from None
 
 
-def _pmu_devices(machine: _Machine) -> list[str]:
+def _pmu_devices(machine: Source) -> list[str]:
     """Names of the core PMUs: cpu, cpu_core and cpu_atom, or armv8_*."""
     folder = "/sys/bus/event_source/devices"
     names = machine.tree.names(folder)
@@ -492,7 +346,7 @@ def _pmu_devices(machine: _Machine) -> list[str]:
     return found
 
 
-def _perf_privileged(machine: _Machine) -> bool:
+def _perf_privileged(machine: Source) -> bool:
     """True if perf_event_paranoid does not bind this process: CAP_PERFMON or CAP_SYS_ADMIN."""
     found = re.search(
         r"^CapEff:\s+([0-9a-f]+)", machine.tree.text("/proc/self/status"), re.MULTILINE
@@ -506,7 +360,7 @@ def _cpu_list(read: Callable[[Tree], tuple[int, ...]]) -> Read:
     return lambda machine: format_cpu_list(read(machine.tree))
 
 
-def _nohz_full(machine: _Machine) -> str:
+def _nohz_full(machine: Source) -> str:
     text = machine.tree.text(f"{CPU}/nohz_full")
     return "" if text == "(null)" else text  # kernels print a null mask so
 
