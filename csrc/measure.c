@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "logbucket.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -37,22 +38,14 @@ enum { STEP_BITS = 5 };
 
 static uint32_t histogram_bucket(uint64_t value)
 {
-	uint32_t exponent, bucket;
+	uint32_t bucket = logbucket_of(value, STEP_BITS);
 
-	if (value < CB_HISTOGRAM_STEPS)
-		return (uint32_t)value;
-	exponent = 63 - (uint32_t)__builtin_clzll(value);
-	bucket = (exponent - STEP_BITS + 1) * CB_HISTOGRAM_STEPS +
-		 (uint32_t)(value >> (exponent - STEP_BITS) & (CB_HISTOGRAM_STEPS - 1));
 	return bucket < CB_HISTOGRAM_BUCKETS ? bucket : CB_HISTOGRAM_BUCKETS - 1;
 }
 
 uint64_t cb_histogram_floor(uint32_t bucket)
 {
-	uint32_t power = bucket / CB_HISTOGRAM_STEPS;
-	uint64_t step = bucket % CB_HISTOGRAM_STEPS;
-
-	return power == 0 ? step : (CB_HISTOGRAM_STEPS + step) << (power - 1);
+	return logbucket_floor(bucket, STEP_BITS);
 }
 
 /* One command, then its acknowledgement of five bytes: "ack\n" and a zero. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "logbucket.h"
 #include "session.h"
 
 /* Every followed access takes the next stamp. A bitmap marks the stamps that
@@ -53,24 +54,14 @@ struct cb_stackdist {
 
 static uint32_t bucket_of(uint64_t distance)
 {
-	uint32_t exponent, bucket;
+	uint32_t bucket = logbucket_of(distance, STEP_BITS);
 
-	if (distance < CB_STACKDIST_STEPS)
-		return (uint32_t)distance;
-	exponent = 63 - (uint32_t)__builtin_clzll(distance);
-	bucket = (exponent - STEP_BITS + 1) * CB_STACKDIST_STEPS +
-		 (uint32_t)(distance >> (exponent - STEP_BITS) & (CB_STACKDIST_STEPS - 1));
 	return bucket < NEVER ? bucket : NEVER - 1;
 }
 
 uint64_t cb_stackdist_floor(uint32_t bucket)
 {
-	uint32_t power = bucket / CB_STACKDIST_STEPS;
-	uint64_t step = bucket % CB_STACKDIST_STEPS;
-
-	if (bucket >= NEVER)
-		return UINT64_MAX;
-	return power == 0 ? step : (CB_STACKDIST_STEPS + step) << (power - 1);
+	return bucket >= NEVER ? UINT64_MAX : logbucket_floor(bucket, STEP_BITS);
 }
 
 static inline uint64_t ones(uint64_t word)
