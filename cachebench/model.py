@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is asked, what was sampled, what was found: the records that all parts share.
 
-A leaf: it imports nothing of cachebench, and both sides import it, the one that
+A leaf: it imports other records alone, and both sides import it, the one that
 runs processes and the one that analyses numbers.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
+
+from cachebench.tracemodel import Geometry, Object, TraceSample
 
 SCHEMA = "cachebench.run/1"
 
@@ -249,3 +251,47 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Descriptors that the process inherits but must not hold."""
     empty: bool = False
     """Enable and disable the counters around nothing: what that costs them."""
+
+
+class TracePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trace worker is told to do."""
+
+    experiment: Experiment
+    layout: str
+    fill: str | None
+    """Shared object of the kernel that fills the table; None: the built-in one."""
+    plugin: str
+    """The trace build of the same kernel, which looks up."""
+    geometry: Geometry
+    lookups: int
+    warm_up: int
+    """Lookups through the simulated memory before those that are counted."""
+    prefetch: bool = True
+    """Whether software prefetches bring lines into the simulated caches."""
+    curve_rate: float | None = None
+    """Share of the lines that stack distances are recorded of; None: of none."""
+    seed: int = 1
+
+
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """The trace of one layout, with what it was made of."""
+
+    layout: str
+    prefetch_steps: int
+    """Steps of the layout's prefetch that the lookups used."""
+    objects: tuple[Object, ...]
+    """What ``sample`` tells of each lookup, by object, stage and member."""
+    sample: TraceSample
+
+
+class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The trace document, schema ``cachebench.trace/1``."""
+
+    schema: Literal["cachebench.trace/1"]
+    spec: Experiment
+    geometry: Geometry
+    lookups: int
+    warm_up: int
+    prefetch: bool
+    curve_rate: float | None
+    results: tuple[Traced, ...]

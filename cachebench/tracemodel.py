@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The line trace: what is simulated, and what was counted.
 
-Like ``model``, which alone it imports: the simulator's side and the analysis both
-import it.
+A leaf, as ``model`` is: the simulator's side and the analysis both import it.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-
-from cachebench.model import Experiment
 
 STAGES = ("none", "hash", "bucket", "key", "prefetch", "session")
 """As csrc/trace.h numbers them."""
@@ -34,26 +31,6 @@ class Geometry(msgspec.Struct, frozen=True, kw_only=True):
     page_bits: int
     source: str
     """Where it is from: the host, the command line, a stated default."""
-
-
-class TracePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trace worker is told to do."""
-
-    experiment: Experiment
-    layout: str
-    fill: str | None
-    """Shared object of the kernel that fills the table; None: the built-in one."""
-    plugin: str
-    """The trace build of the same kernel, which looks up."""
-    geometry: Geometry
-    lookups: int
-    warm_up: int
-    """Lookups through the simulated memory before those that are counted."""
-    prefetch: bool = True
-    """Whether software prefetches bring lines into the simulated caches."""
-    curve_rate: float | None = None
-    """Share of the lines that stack distances are recorded of; None: of none."""
-    seed: int = 1
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -91,23 +68,53 @@ class TraceSample(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of the traced lookups, warm-up included."""
 
 
-class Traced(msgspec.Struct, frozen=True, kw_only=True):
-    """The trace of one layout, with what it was made of."""
+class Heat(msgspec.Struct, frozen=True, kw_only=True):
+    """Accesses and missed lines per lookup; what software prefetches did is apart."""
 
-    layout: str
-    prefetch_steps: int
-    """Steps of the layout's prefetch that the lookups used."""
-    sample: TraceSample
+    reads: float = 0.0
+    writes: float = 0.0
+    missed: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Lines that loads and stores missed in L1d, L2 and LLC."""
+    prefetches: float = 0.0
+    prefetch_missed: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Lines that software prefetches brought in, by the level they were not in."""
+    tlb_missed: tuple[float, float] = (0.0, 0.0)
+    """Of both kinds of access, in the first and the second TLB."""
 
 
-class TraceResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The trace document, schema ``cachebench.trace/1``."""
+class MemberHeat(msgspec.Struct, frozen=True, kw_only=True):
+    """One member of an arena's elements; ``path`` is empty where no member is."""
 
-    schema: Literal["cachebench.trace/1"]
-    spec: Experiment
+    path: str
+    size: int
+    heat: Heat
+
+
+class Object(msgspec.Struct, frozen=True, kw_only=True):
+    """One arena: its lines and its heat, whole, by stage and by member."""
+
+    name: str
+    type: str
+    stride: int
+    through: str | None
+    """The pointer member that leads to it, such as ``session.policer``."""
+    lines: float
+    """Distinct lines demanded per lookup."""
+    heat: Heat
+    stages: dict[str, Heat]
+    members: tuple[MemberHeat, ...]
+
+
+class Simulation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the line trace of one layout tells of each lookup."""
+
     geometry: Geometry
     lookups: int
+    """That were counted."""
     warm_up: int
+    """Lookups through the simulated memory before them."""
     prefetch: bool
-    curve_rate: float | None
-    results: tuple[Traced, ...]
+    """Whether software prefetches brought lines into the simulated caches."""
+    seconds: float
+    """Wall time of the traced lookups, warm-up included."""
+    objects: tuple[Object, ...]

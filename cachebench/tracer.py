@@ -9,7 +9,7 @@ from pathlib import Path
 from cachebench import build, core
 from cachebench._core import ffi, lib
 from cachebench.core import Pointer
-from cachebench.model import Experiment
+from cachebench.model import Experiment, TracePlan
 from cachebench.say import say, serve
 from cachebench.tracemodel import (
     KINDS,
@@ -18,7 +18,6 @@ from cachebench.tracemodel import (
     Level,
     Place,
     TracedArena,
-    TracePlan,
     TraceSample,
 )
 

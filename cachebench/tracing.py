@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cachebench import build, catalogue, dwarf, sizing
-from cachebench.analyze.structmap import Arena
+from cachebench.analyze.lines import objects
 from cachebench.errors import CachebenchError
 from cachebench.geometry import geometry
 from cachebench.machine.environment import collect
-from cachebench.model import Experiment
+from cachebench.model import Experiment, Traced, TracePlan, TraceResult
 from cachebench.process import run
 from cachebench.python import command
 from cachebench.runner import Listener
-from cachebench.tracemodel import Geometry, Traced, TracePlan, TraceResult, TraceSample
+from cachebench.tracemodel import Geometry, TraceSample
 
 LOOKUPS = 1_000_000
 WARM_UP = 250_000
@@ -34,27 +33,18 @@ class Asked:
     """Share of the lines that a miss-ratio curve follows; None: no curve."""
 
 
-@dataclass(frozen=True)
-class Trace:
-    """A trace document, and the types of each layout's arenas."""
-
-    result: TraceResult
-    types: Mapping[str, tuple[Arena, ...]]
-
-
-def trace(asked: Asked, listener: Listener) -> Trace:
+def trace(asked: Asked, listener: Listener) -> TraceResult:
     """Traces all layouts of the experiment; raises CachebenchError if one fails."""
     if asked.lookups < 1:
         raise CachebenchError("--lookups 0: type a number from 1")
     shape = geometry(asked.geometry, collect(), asked.experiment.pages)
     layouts = [catalogue.find(name) for name in asked.experiment.layouts]
-    results, types = [], {}
+    results = []
     for number, layout in enumerate(layouts):
         progress = _Progress(listener, layout.name, number, len(layouts))
         progress("building")
-        traced, types[layout.name] = _one(asked, layout, shape, progress)
-        results.append(traced)
-    result = TraceResult(
+        results.append(_one(asked, layout, shape, progress))
+    return TraceResult(
         schema="cachebench.trace/1",
         spec=asked.experiment,
         geometry=shape,
@@ -64,7 +54,6 @@ def trace(asked: Asked, listener: Listener) -> Trace:
         curve_rate=asked.curve_rate,
         results=tuple(results),
     )
-    return Trace(result, types)
 
 
 @dataclass(frozen=True)
@@ -80,9 +69,7 @@ class _Progress:
         self.listener.step(f"{self.layout}: {doing}", self.done, self.total)
 
 
-def _one(
-    asked: Asked, layout: catalogue.Layout, shape: Geometry, progress: _Progress
-) -> tuple[Traced, tuple[Arena, ...]]:
+def _one(asked: Asked, layout: catalogue.Layout, shape: Geometry, progress: _Progress) -> Traced:
     experiment = asked.experiment
     plain = build.Recipe(
         layout, key_size=experiment.key_size, march=experiment.march, cflags=experiment.cflags
@@ -106,11 +93,9 @@ def _one(
     )
     sample = run(command("cachebench.tracer"), plan, TraceSample, f"layout {layout.name}", progress)
     steps = min(experiment.session_prefetch, int(ops.prefetch_steps))
-    return (
-        Traced(
-            layout=layout.name,
-            prefetch_steps=steps if experiment.mode == "bulk" else 0,
-            sample=sample,
-        ),
-        types,
+    return Traced(
+        layout=layout.name,
+        prefetch_steps=steps if experiment.mode == "bulk" else 0,
+        objects=objects(sample, types),
+        sample=sample,
     )

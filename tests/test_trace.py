@@ -18,6 +18,7 @@ from cachebench.errors import CachebenchError
 from cachebench.geometry import describe, geometry
 from cachebench.machine.environment import collect
 from cachebench.model import Experiment
+from cachebench.tracemodel import Object
 
 LAYOUTS = [layout.name for layout in catalogue.builtin_layouts()]
 SMALL = "l1=48k/12,l2=2M/16,llc=32M/16"
@@ -31,16 +32,16 @@ class Silent:
         pass
 
 
-def traced(name: str, **changes: object) -> tuple[lines.Object, ...]:
+def traced(name: str, **changes: object) -> tuple[Object, ...]:
     """The objects of a trace of 20,000 lookups at 20,000 sessions, by demand alone."""
     fields: dict[str, object] = {"layouts": (name,), "sessions": 20_000}
     experiment = Experiment(**(fields | changes))  # type: ignore[arg-type]
     asked = tracing.Asked(experiment, SMALL, lookups=20_000, warm_up=5_000, prefetch=False)
-    (result,) = tracing.trace(asked, Silent()).result.results
-    return lines.objects(result.sample)
+    (result,) = tracing.trace(asked, Silent()).results
+    return result.objects
 
 
-def by_name(found: tuple[lines.Object, ...]) -> dict[str, lines.Object]:
+def by_name(found: tuple[Object, ...]) -> dict[str, Object]:
     return {each.name: each for each in found}
 
 
@@ -101,9 +102,8 @@ def test_each_member_is_read_and_written_as_the_packets_work_says(mode: str) -> 
         warm_up=0,
     )
     trace = tracing.trace(asked, Silent())
-    (session,) = [o for o in lines.objects(trace.result.results[0].sample) if o.name == "session"]
-    (arena,) = [a for a in trace.types["flat"] if a.name == "session"]
-    heat = {m.path: m.heat for m in lines.by_member(session, arena.struct.members)}
+    (session,) = [o for o in trace.results[0].objects if o.name == "session"]
+    heat = {m.path: m.heat for m in session.members}
     written = {path for path, each in heat.items() if each.writes}
     assert written == {
         "stats.bytes",
@@ -124,8 +124,8 @@ def test_misses_touch_no_session() -> None:
 
 
 def test_a_shared_profile_is_found_in_l2_and_is_a_miss_of_its_own_once_it_is_not_shared() -> None:
-    shared = by_name(traced("pointer", sessions=200_000))["qos"].total.missed
-    own = by_name(traced("pointer", sessions=200_000, profiles=200_000))["qos"].total.missed
+    shared = by_name(traced("pointer", sessions=200_000))["qos"].heat.missed
+    own = by_name(traced("pointer", sessions=200_000, profiles=200_000))["qos"].heat.missed
     assert shared[1] < 0.01 < 0.1 < shared[0]
     assert own[1] > 0.5
 
@@ -133,11 +133,9 @@ def test_a_shared_profile_is_found_in_l2_and_is_a_miss_of_its_own_once_it_is_not
 def test_software_prefetches_bring_lines_in_and_are_reported_apart() -> None:
     experiment = Experiment(layouts=("flat",), sessions=200_000)
     demand, both = (
-        lines.objects(
-            tracing.trace(tracing.Asked(experiment, SMALL, 50_000, 10_000, prefetch), Silent())
-            .result.results[0]
-            .sample
-        )
+        tracing.trace(tracing.Asked(experiment, SMALL, 50_000, 10_000, prefetch), Silent())
+        .results[0]
+        .objects
         for prefetch in (False, True)
     )
     assert lines.lines_per_lookup(demand) == lines.lines_per_lookup(both)
@@ -236,9 +234,9 @@ def test_the_curve_at_rate_1_is_the_fully_associative_simulation() -> None:
         prefetch=False,
         curve_rate=1.0,
     )
-    sample = tracing.trace(asked, Silent()).result.results[0].sample
-    simulated = {o.name: o.total.missed[0] for o in lines.objects(sample)}
-    curves = {name: values[0] for name, values in curve.misses(sample, (size,)).items()}
+    traced = tracing.trace(asked, Silent()).results[0]
+    simulated = {o.name: o.heat.missed[0] for o in traced.objects}
+    curves = {name: values[0] for name, values in curve.misses(traced.sample, (size,)).items()}
     assert curves == pytest.approx(simulated)
 
 
@@ -247,7 +245,7 @@ def test_a_curve_falls_and_a_sampled_one_is_near_the_exact_one() -> None:
         asked = tracing.Asked(
             Experiment(layouts=("pointer",), sessions=100_000), SMALL, 50_000, 20_000, False, rate
         )
-        sample = tracing.trace(asked, Silent()).result.results[0].sample
+        sample = tracing.trace(asked, Silent()).results[0].sample
         return [sum(column) for column in zip(*curve.misses(sample).values(), strict=True)]
 
     exact, sampled = total(1.0), total(0.1)
@@ -259,7 +257,7 @@ def test_a_curve_falls_and_a_sampled_one_is_near_the_exact_one() -> None:
 def test_a_trace_without_a_curve_has_none() -> None:
     asked = tracing.Asked(Experiment(layouts=("flat",), sessions=1000), SMALL, 1000, 0)
     with pytest.raises(ValueError, match="no stack distances"):
-        curve.misses(tracing.trace(asked, Silent()).result.results[0].sample)
+        curve.misses(tracing.trace(asked, Silent()).results[0].sample)
 
 
 def test_the_map_shows_the_heat_of_each_member(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,9 +86,8 @@ def _heat(typed: str, key_size: int, cflags: tuple[str, ...]) -> structmap.HeatM
         experiment.DEFAULT, layouts=(typed,), key_size=key_size, cflags=cflags
     )
     with Progress(facts=False) as progress:
-        trace = tracing.trace(tracing.Asked(point), progress)
-    (traced,) = trace.result.results
-    return lines.heat_map(lines.objects(traced.sample), trace.types[traced.layout])
+        (traced,) = tracing.trace(tracing.Asked(point), progress).results
+    return lines.heat_map(traced.objects)
 
 
 def encode(document: structmap.Document) -> str:

@@ -84,10 +84,10 @@ class Trace:
             arguments.curve_rate if arguments.curve else None,
         )
         with Progress(facts=False) as progress:
-            trace = tracing.trace(asked, progress)
+            result = tracing.trace(asked, progress)
         if arguments.json:
-            document = msgspec.json.format(msgspec.json.encode(trace.result), indent=1)
+            document = msgspec.json.format(msgspec.json.encode(result), indent=1)
             sys.stdout.write(document.decode() + "\n")
         else:
-            tracetext.show(trace.result, trace.types)
+            tracetext.show(result)
         return 0

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
@@ -12,23 +12,20 @@ from rich.table import Table
 
 from cachebench import geometry
 from cachebench.analyze import curve, lines
-from cachebench.analyze.lines import Heat, Object
-from cachebench.analyze.structmap import Arena
+from cachebench.model import Traced, TraceResult
 from cachebench.report.terminal import point
-from cachebench.tracemodel import Traced, TraceResult
+from cachebench.tracemodel import Heat, Object
 
 LEVELS = ("L1d", "L2", "LLC")
 
 
-def show(
-    result: TraceResult, types: Mapping[str, Sequence[Arena]], console: Console | None = None
-) -> None:
-    """One table for each layout; ``types`` are its arenas with their members."""
+def show(result: TraceResult, console: Console | None = None) -> None:
+    """One table for each layout."""
     console = console or Console(highlight=False)
     console.print(escape(point(result.spec)))
     console.print(escape(f"{geometry.describe(result.geometry)} ({result.geometry.source})"))
     for traced in result.results:
-        console.print(_table(traced, types[traced.layout]), "")
+        console.print(_table(traced), "")
     if result.curve_rate is not None:
         console.print(_curves(result))
         console.print(
@@ -43,8 +40,8 @@ def show(
     )
 
 
-def _table(traced: Traced, arenas: Sequence[Arena]) -> Table:
-    found = lines.objects(traced.sample)
+def _table(traced: Traced) -> Table:
+    found = traced.objects
     present = [level for level in range(3) if _ever(found, level)] or [0]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column(escape(traced.layout), no_wrap=True)
@@ -52,20 +49,15 @@ def _table(traced: Traced, arenas: Sequence[Arena]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for level in present:
         table.add_column(f"{LEVELS[level]} miss", justify="right", no_wrap=True)
-    by_name = {arena.name: arena for arena in arenas}
     for each in found:
-        through = lines.reached_through(each.type, arenas)
-        name = f"{through} → {each.name}" if through else each.name
-        table.add_row(escape(name), f"{each.lines:.2f}", *_cells(each.total, present))
-        if (arena := by_name.get(each.name)) is not None:
-            for member in lines.by_member(each, arena.struct.members):
-                if member.heat.reads or member.heat.writes:
-                    path = member.path or "(whole)"
-                    table.add_row(f"  {escape(path)}", "", *_cells(member.heat, present))
+        name = f"{each.through} → {each.name}" if each.through else each.name
+        table.add_row(escape(name), f"{each.lines:.2f}", *_cells(each.heat, present))
+        for member in each.members:
+            if member.heat.reads or member.heat.writes:
+                path = member.path or "(whole)"
+                table.add_row(f"  {escape(path)}", "", *_cells(member.heat, present))
         table.add_section()
-    total = Heat()
-    for each in found:
-        total.add(each.total)
+    total = lines.total(each.heat for each in found)
     table.add_row("all", f"{lines.lines_per_lookup(found):.2f}", *_cells(total, present))
     return table
 
@@ -86,7 +78,7 @@ def _curves(result: TraceResult) -> Table:
 
 
 def _ever(found: Sequence[Object], level: int) -> bool:
-    return any(each.total.missed[level] or each.total.prefetch_missed[level] for each in found)
+    return any(each.heat.missed[level] or each.heat.prefetch_missed[level] for each in found)
 
 
 def _cells(heat: Heat, levels: Sequence[int]) -> list[str]:
