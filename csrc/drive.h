@@ -120,6 +120,21 @@ ALWAYS_INLINE void drive_bulk(struct cb_arm *arm, const struct cb_stream *stream
 	arm->hits = hits;
 }
 
+/* Zero, but known only when both buckets of the key have arrived. A core that
+ * predicts a miss, as it does before it has a bucket, has the miss's word at once,
+ * and would run ahead to the next key's bucket: seen to hide one of two dependent
+ * loads of a hit (150 instead of 270 ns, embedded, 1M sessions). */
+static inline uint64_t drive_wait(const struct cb_table *t, const cb_key *key, uint64_t zero)
+{
+	uint32_t hash = KEY(hash)(key);
+	uint32_t primary = cuckoo_primary(t, hash);
+	uint32_t alternate = cuckoo_alternate(t, primary, cuckoo_sig(hash));
+
+	return (*(volatile uint16_t *)cuckoo_bucket(t, primary)->sig_current |
+		*(volatile uint16_t *)cuckoo_bucket(t, alternate)->sig_current) &
+	       zero;
+}
+
 /* One lookup after the other; if `serial`, the address of the next key depends
  * on the output word of this one. */
 ALWAYS_INLINE void drive_single(struct cb_arm *arm, const struct cb_stream *stream, bool serial)
@@ -137,6 +152,8 @@ ALWAYS_INLINE void drive_single(struct cb_arm *arm, const struct cb_stream *stre
 
 			TOUCH_STAGE(SESSION, 0);
 			word = drive_process(arm, entry, drive_packet(arm, stream, i));
+			if (serial && entry == NULL)
+				word |= drive_wait(t, key, zero);
 			hits += entry != NULL;
 		} else {
 			uint32_t hash = KEY(hash)(key);
