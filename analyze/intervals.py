@@ -42,10 +42,12 @@ def over_processes(values: Sequence[float]) -> Interval:
 
 
 def of_shares(values: Sequence[float]) -> Interval:
-    """The same for shares: arithmetic, and bounds within 0 and 1."""
+    """The same for shares: arithmetic, and bounds within 0 and 1 if all values are."""
     if not values:
         raise ValueError("no values")
     value, low, high = _student(values)
+    if not all(0 <= each <= 1 for each in values):
+        return Interval(value, low, high)
     return Interval(
         value,
         None if low is None else max(0.0, low),

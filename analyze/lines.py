@@ -98,6 +98,7 @@ def _object(arena: TracedArena, lookups: int, arenas: Sequence[Arena]) -> Object
         name=arena.name,
         type=arena.type,
         stride=arena.stride,
+        elements=arena.elements,
         through=_reached_through(arena.type, arenas),
         lines=arena.lines / lookups,
         heat=total(each.heat for each in by_member),

@@ -170,7 +170,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument(
         "--quick",
         action="store_true",
-        help=f"{QUICK_PROCESSES} processes of {QUICK_REGIONS} regions, no counters",
+        help=f"{QUICK_PROCESSES} processes of {QUICK_REGIONS} regions, no counters, no simulation",
     )
     running.add_argument(
         "--processes", type=count, metavar="N", help="processes for each layout (default: 5)"
@@ -188,6 +188,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--cpu", type=int, metavar="N", help="CPU to pin the workers to")
     running.add_argument("--node", type=int, metavar="N", help="NUMA node to bind memory to")
     running.add_argument("--no-counters", action="store_true", help="do not use perf")
+    running.add_argument(
+        "--no-sim",
+        action="store_true",
+        help="no line trace, no instructions by valgrind, no machine card",
+    )
     running.add_argument(
         "--march", metavar="CPU", help="compile all layouts here with -march=CPU, e.g. native"
     )
@@ -254,6 +259,7 @@ def from_arguments(arguments: argparse.Namespace) -> Experiment:
         node=arguments.node,
         stages=arguments.stages,
         counters=not (arguments.no_counters or arguments.quick),
+        simulate=not (arguments.no_sim or arguments.quick),
         march=arguments.march,
         cflags=tuple(_split(arguments.cflags or "")),
     )

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -36,6 +35,7 @@ from cachebench.cardmodel import (
     Throughput,
 )
 from cachebench.errors import CachebenchError
+from cachebench.listener import Listener
 from cachebench.machine.cpus import pick_cpu
 from cachebench.machine.environment import collect, value
 from cachebench.machine.tree import parse_cpu_list
@@ -57,14 +57,6 @@ SPARE = 1.02
 HUGE_PAGES: dict[CardPages, int] = {"2m": 2 << 20, "1g": 1 << 30}
 
 
-class Progress(Protocol):
-    """Hears what the measurement is doing."""
-
-    def message(self, text: str) -> None: ...
-
-    def step(self, text: str, done: int, total: int) -> None: ...
-
-
 @dataclass(frozen=True)
 class Stored:
     """What the cache folder holds for this machine: a card, or why there is none."""
@@ -73,7 +65,7 @@ class Stored:
     reason: str = ""
 
 
-def obtain(progress: Progress, *, refresh: bool = False) -> MachineCard:
+def obtain(progress: Listener, *, refresh: bool = False) -> MachineCard:
     """This machine's card: the stored one, or measured now and stored.
 
     A card that cannot be stored is still returned, and the progress hears of it.
@@ -193,18 +185,23 @@ def caches(facts: Mapping[str, object]) -> tuple[Cache, ...]:
 
 
 def measure(
-    progress: Progress,
+    progress: Listener,
     *,
     largest: int = LARGEST,
     processes: int = PROCESSES,
     region_ms: float = REGION_MS,
+    pages: CardPages | None = None,
 ) -> MachineCard:
-    """Measures this machine, in one process after another, page sizes in turn."""
+    """Measures this machine, in one process after another, page sizes in turn.
+
+    All page sizes that can be had, or ``pages`` alone.
+    """
     started = time.monotonic()
     facts = collect()
     cpu = pick_cpu()
     known = caches(facts)
-    plans, skipped = _plans(facts, working_sets(known, largest), region_ms, cpu)
+    sizes = working_sets(known, largest)
+    plans, skipped = _plans(facts, sizes, region_ms, cpu, pages)
     for each in skipped:
         progress.message(f"{each.pages} pages, from {size_text(each.bytes)}: {each.reason}")
     samples: dict[CardPages, list[CardSample]] = {plan.pages: [] for plan in plans}
@@ -286,12 +283,18 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def _plans(
-    facts: Mapping[str, object], sizes: Sequence[int], region_ms: float, cpu: int
+    facts: Mapping[str, object],
+    sizes: Sequence[int],
+    region_ms: float,
+    cpu: int,
+    only: CardPages | None = None,
 ) -> tuple[list[CardPlan], tuple[Skipped, ...]]:
     """One plan for each page size that can be had, of the working sets that fit."""
     plans: list[CardPlan] = []
     skipped: list[Skipped] = []
     for pages, room, reason in _room(facts):
+        if only not in (None, pages):
+            continue
         fitting = tuple(size for size in sizes if size <= room)
         if len(fitting) < len(sizes):
             skipped.append(Skipped(pages=pages, bytes=sizes[len(fitting)], reason=reason))

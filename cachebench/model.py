@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from cachebench.tracemodel import Geometry, Object, TraceSample
+from cachebench.cardmodel import MachineCard
+from cachebench.tracemodel import Geometry, Object, Simulation, TraceSample
 
 SCHEMA = "cachebench.run/1"
 
@@ -84,6 +85,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     node: int | None = None
     stages: bool = False
     counters: bool = True
+    simulate: bool = True
+    """Whether the line trace, instructions by valgrind and the machine card are asked for."""
     march: str | None = None
     cflags: tuple[str, ...] = ()
 
@@ -182,6 +185,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     table: TableStats
     latency: tuple[tuple[int, int, int], ...] = ()
     """Histogram of the time of a burst: first tick, first tick after, count."""
+    small: tuple[Region, ...] = ()
+    """Regions of a table of the same load that is small enough for the caches."""
+    small_sessions: int | None = None
     stages: dict[str, tuple[Region, ...]] = {}
     """Regions of the kernels that stop after a stage."""
     checksum: str | None = None
@@ -197,6 +203,17 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """How ``backend_stall_share`` follows from the counts, where it does."""
 
 
+class Instructions(msgspec.Struct, frozen=True, kw_only=True):
+    """Instructions of lookups, counted by running them under valgrind."""
+
+    per_lookup: float
+    sessions: int
+    """Of the table that was looked up; its load is the experiment's."""
+    lookups: int
+    tool: str
+    """Name and version."""
+
+
 class LayoutResult(msgspec.Struct, frozen=True, kw_only=True):
     """One layout at one point."""
 
@@ -209,6 +226,8 @@ class LayoutResult(msgspec.Struct, frozen=True, kw_only=True):
     checksum: Digest | None
     figures: dict[str, Figure]
     table: TableStats
+    simulation: Simulation | None = None
+    instructions: Instructions | None = None
     samples: Annotated[tuple[Sample, ...], msgspec.Meta(min_length=1)]
 
 
@@ -228,7 +247,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[LayoutResult, ...]
     failures: tuple[Failure, ...] = ()
     unavailable: dict[str, str] = {}
-    """Counter roles that were not counted, and why."""
+    """Counter roles that were not counted, and why; ``machine`` without a card."""
+    machine: MachineCard | None = None
+    """What the memory that the lookups ran in can do."""
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):

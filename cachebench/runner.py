@@ -8,15 +8,16 @@ import platform
 import random
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Protocol
 
 import msgspec
 
-from cachebench import build, catalogue, core, sizing
-from cachebench.analyze.figures import figures
+from cachebench import build, catalogue, core, simulate, sizing
+from cachebench.analyze.figures import Evidence, figures
 from cachebench.analyze.ratios import with_ratios
+from cachebench.cardmodel import MachineCard
 from cachebench.counters import Counters, find_counters
 from cachebench.errors import CachebenchError
+from cachebench.listener import Listener, Step
 from cachebench.machine.cpus import allowed_cpus, pick_cpu
 from cachebench.machine.environment import collect, value
 from cachebench.machine.tree import parse_cpu_list
@@ -36,16 +37,6 @@ LIBRARIES = ("cachebench", "cffi", "msgspec", "scipy")
 """Whose versions a result names."""
 
 
-class Listener(Protocol):
-    """Who is told how far the run has come."""
-
-    def message(self, text: str) -> None:
-        """A fact that the user should see before the result."""
-
-    def step(self, text: str, done: int, total: int) -> None:
-        """What is being done, and how many processes have ended."""
-
-
 @dataclass
 class _Arm:
     """One layout of the run: what runs it and what came out."""
@@ -55,6 +46,7 @@ class _Arm:
     stage_plugins: dict[str, str]
     footprint: sizing.Footprint
     samples: list[Sample] = field(default_factory=list)
+    simulated: simulate.Simulated = field(default_factory=simulate.Simulated)
     failure: str | None = None
 
 
@@ -80,12 +72,17 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
     reference = core.reference_checksum(experiment)
     counters = find_counters(cpu, experiment.counters)
     processes = _Processes(experiment, arms, counters, cpu, reference, listener)
+    machine = simulate.Machine(None, "interrupted")
     interrupted = False
     try:
         processes.run()
+        machine = _simulate(experiment, arms, listener)
     except KeyboardInterrupt:
         interrupted = True
-    results = with_ratios([_result(a, experiment, counters) for a in arms if _is_complete(a)])
+    unavailable = counters.unavailable | ({} if machine.card else {"machine": machine.reason})
+    results = with_ratios(
+        [_result(a, experiment, machine.card, unavailable) for a in arms if _is_complete(a)]
+    )
     failures = tuple(
         Failure(layout=arm.layout.name, reason=arm.failure) for arm in arms if arm.failure
     )
@@ -96,10 +93,21 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
             environment=collect(cpu=cpu) | _build(arms, experiment, counters),
             results=results,
             failures=failures,
-            unavailable=counters.unavailable,
+            unavailable=unavailable,
+            machine=machine.card,
         ),
         interrupted,
     )
+
+
+def _simulate(experiment: Experiment, arms: list[_Arm], listener: Listener) -> simulate.Machine:
+    """Adds to all layouts what needs no counters; the card of the machine."""
+    complete = [arm for arm in arms if _is_complete(arm)]
+    for number, arm in enumerate(complete):
+        listen = Step(listener, f"{arm.layout.name}, simulation", number, len(complete))
+        arm.simulated = simulate.simulate(arm.layout, experiment, listen)
+    found = [arm.simulated.simulation for arm in complete]
+    return simulate.machine(experiment, [each for each in found if each], listener)
 
 
 def _build(arms: list[_Arm], experiment: Experiment, counters: Counters) -> dict[str, object]:
@@ -249,8 +257,8 @@ class _Processes:
             cpu=self._cpu,
         )
 
-    def _hear(self, arm: _Arm, what: str) -> _Ear:
-        return _Ear(self._listener, f"{arm.layout.name}, {what}", self._done, self._total)
+    def _hear(self, arm: _Arm, what: str) -> Step:
+        return Step(self._listener, f"{arm.layout.name}, {what}", self._done, self._total)
 
     def _accept(self, arm: _Arm, sample: Sample) -> None:
         if sample.checksum is not None and sample.checksum != self._reference:
@@ -262,26 +270,24 @@ class _Processes:
         arm.samples.append(sample)
 
 
-@dataclass(frozen=True)
-class _Ear:
-    """Passes on what a worker says it is doing."""
-
-    listener: Listener
-    what: str
-    done: int
-    total: int
-
-    def __call__(self, doing: str) -> None:
-        self.listener.step(f"{self.what}: {doing}", self.done, self.total)
-
-
 def _is_complete(arm: _Arm) -> bool:
     """A layout that failed late still has the times it measured; an unproven one has none."""
     return any(sample.checksum is not None for sample in arm.samples)
 
 
-def _result(arm: _Arm, experiment: Experiment, counters: Counters) -> LayoutResult:
+def _result(
+    arm: _Arm, experiment: Experiment, machine: MachineCard | None, unavailable: dict[str, str]
+) -> LayoutResult:
     first = arm.samples[0]
+    evidence = Evidence(
+        experiment,
+        arm.samples,
+        arm.simulated.simulation,
+        arm.simulated.instructions,
+        machine,
+        sizing.figures(arm.footprint),
+        unavailable | arm.simulated.reasons,
+    )
     return LayoutResult(
         layout=arm.layout.name,
         header_sha256=hashlib.sha256(arm.layout.header.read_bytes()).hexdigest(),
@@ -290,7 +296,9 @@ def _result(arm: _Arm, experiment: Experiment, counters: Counters) -> LayoutResu
         prefetch=first.prefetch,
         route="builtin" if arm.plugin is None else "plugin",
         checksum=first.checksum,
-        figures=figures(arm.samples, sizing.figures(arm.footprint), counters.unavailable),
+        figures=figures(evidence),
         table=first.table,
+        simulation=arm.simulated.simulation,
+        instructions=arm.simulated.instructions,
         samples=tuple(arm.samples),
     )

@@ -62,6 +62,7 @@ def footprint(ops: Pointer, experiment: Experiment) -> Footprint:
         free_lists=computed.free_lists,
         huge=computed.mapped - computed.free_lists_mapped,
         total=computed.mapped
+        + core.footprint(ops, stream.small(experiment)).mapped
         + _traffic(experiment)
         + PROFILE_BYTES * experiment.profiles
         + PROCESS_BYTES,

@@ -51,6 +51,7 @@ class TracedArena(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: str
     stride: int
+    elements: int
     lines: int
     """Distinct lines that each lookup demanded, summed over lookups."""
     places: tuple[Place, ...]
@@ -96,6 +97,7 @@ class Object(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: str
     stride: int
+    elements: int
     through: str | None
     """The pointer member that leads to it, such as ``session.policer``."""
     lines: float
@@ -115,6 +117,9 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     """Lookups through the simulated memory before them."""
     prefetch: bool
     """Whether software prefetches brought lines into the simulated caches."""
+    levels: int
+    """Loads of a hit of which each needs the value of the one before: the bucket, the
+    key entry, and one for each prefetch step that the layout has."""
     seconds: float
     """Wall time of the traced lookups, warm-up included."""
     objects: tuple[Object, ...]

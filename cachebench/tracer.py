@@ -136,6 +136,7 @@ def _arenas(traced: Pointer) -> tuple[TracedArena, ...]:
                 name=ffi.string(arena.name).decode(),
                 type=ffi.string(arena.type).decode(),
                 stride=arena.stride,
+                elements=arena.elements,
                 lines=arena.lines,
                 places=tuple(places),
                 distances=_distances(arena),

@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cachebench import build, catalogue, dwarf, sizing
 from cachebench.analyze.lines import objects
 from cachebench.errors import CachebenchError
 from cachebench.geometry import geometry
+from cachebench.listener import Listener, Step
 from cachebench.machine.environment import collect
 from cachebench.model import Experiment, Traced, TracePlan, TraceResult
 from cachebench.process import run
 from cachebench.python import command
-from cachebench.runner import Listener
-from cachebench.tracemodel import Geometry, TraceSample
+from cachebench.tracemodel import Geometry, Simulation, TraceSample
 
 LOOKUPS = 1_000_000
 WARM_UP = 250_000
+TABLE_LEVELS = 2
+"""Dependent loads of a hit before the layout's own: the bucket and the key entry."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,8 @@ def trace(asked: Asked, listener: Listener) -> TraceResult:
     layouts = [catalogue.find(name) for name in asked.experiment.layouts]
     results = []
     for number, layout in enumerate(layouts):
-        progress = _Progress(listener, layout.name, number, len(layouts))
-        progress("building")
-        results.append(_one(asked, layout, shape, progress))
+        listen = Step(listener, layout.name, number, len(layouts))
+        results.append(_one(asked, layout, shape, listen)[0])
     return TraceResult(
         schema="cachebench.trace/1",
         spec=asked.experiment,
@@ -56,20 +58,26 @@ def trace(asked: Asked, listener: Listener) -> TraceResult:
     )
 
 
-@dataclass(frozen=True)
-class _Progress:
-    """Passes on what the process of one layout is doing."""
+def simulation(asked: Asked, layout: catalogue.Layout, listen: Callable[[str], None]) -> Simulation:
+    """The trace of one layout as results hold it."""
+    shape = geometry(asked.geometry, collect(), asked.experiment.pages)
+    traced, steps = _one(asked, layout, shape, listen)
+    return Simulation(
+        geometry=shape,
+        lookups=traced.sample.lookups,
+        warm_up=asked.warm_up,
+        prefetch=asked.prefetch,
+        levels=TABLE_LEVELS + steps,
+        seconds=traced.sample.seconds,
+        objects=traced.objects,
+    )
 
-    listener: Listener
-    layout: str
-    done: int
-    total: int
 
-    def __call__(self, doing: str) -> None:
-        self.listener.step(f"{self.layout}: {doing}", self.done, self.total)
-
-
-def _one(asked: Asked, layout: catalogue.Layout, shape: Geometry, progress: _Progress) -> Traced:
+def _one(
+    asked: Asked, layout: catalogue.Layout, shape: Geometry, listen: Callable[[str], None]
+) -> tuple[Traced, int]:
+    """The trace, and the prefetch steps that the layout has."""
+    listen("building")
     experiment = asked.experiment
     plain = build.Recipe(
         layout, key_size=experiment.key_size, march=experiment.march, cflags=experiment.cflags
@@ -91,11 +99,13 @@ def _one(asked: Asked, layout: catalogue.Layout, shape: Geometry, progress: _Pro
         curve_rate=asked.curve_rate,
         seed=experiment.seed * 1000,
     )
-    sample = run(command("cachebench.tracer"), plan, TraceSample, f"layout {layout.name}", progress)
-    steps = min(experiment.session_prefetch, int(ops.prefetch_steps))
-    return Traced(
+    sample = run(command("cachebench.tracer"), plan, TraceSample, f"layout {layout.name}", listen)
+    steps = int(ops.prefetch_steps)
+    used = min(experiment.session_prefetch, steps) if experiment.mode == "bulk" else 0
+    found = Traced(
         layout=layout.name,
-        prefetch_steps=steps if experiment.mode == "bulk" else 0,
+        prefetch_steps=used,
         objects=objects(sample, types),
         sample=sample,
     )
+    return found, steps

@@ -12,6 +12,8 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
+
 from cachebench import build, core, smaps, stream
 from cachebench._core import ffi, lib
 from cachebench.core import Pointer
@@ -57,6 +59,7 @@ def run(plan: WorkerPlan) -> Sample:
         measurement = _Measurement(arm, traffic, plan)
         timed = plan.kind == "time"
         regions = measurement.timed() if timed else measurement.counted()
+        small_sessions, small = _small(ops, plan) if timed else (None, ())
         latency = measurement.latency() if timed else ()
         stages = measurement.stages(ops) if timed else {}
         return Sample(
@@ -70,6 +73,8 @@ def run(plan: WorkerPlan) -> Sample:
             arenas=arenas,
             table=table,
             latency=latency,
+            small=small,
+            small_sessions=small_sessions,
             stages=stages,
             checksum=None if proof is None else core.format_checksum(proof.checksum),
             reprofile_ns=None if proof is None else proof.reprofile_ns,
@@ -139,6 +144,15 @@ def _table_stats(arm: Pointer, traffic: Pointer, plan: WorkerPlan) -> TableStats
         key_compares_per_lookup=stats.key_compares / count,
         false_hits_per_lookup=stats.false_hits / count,
     )
+
+
+def _small(ops: Pointer, plan: WorkerPlan) -> tuple[int, tuple[Region, ...]]:
+    """The same kernel on a table that the caches hold: what lookups take without memory."""
+    small = stream.small(plan.experiment)
+    with core.traffic(small) as traffic, core.arm(ops, small, plan.seed) as arm:
+        core.fill(arm, traffic, small, plan.seed)
+        plan = msgspec.structs.replace(plan, experiment=small)
+        return small.sessions, _Measurement(arm, traffic, plan).timed()
 
 
 class _Measurement:

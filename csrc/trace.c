@@ -160,6 +160,7 @@ static int add_arena(struct cb_trace *t, const char *name, const char *type, uin
 	arena->name = name;
 	arena->type = type;
 	arena->stride = stride;
+	arena->elements = count;
 	arena->count = calloc((size_t)stride * CB_STAGE_COUNT * CB_TRACE_END, sizeof *arena->count);
 	return arena->count == NULL ? -1 : 0;
 }

@@ -58,6 +58,7 @@ struct cb_trace_arena {
 	const char *name;
 	const char *type;
 	uint32_t stride;
+	uint64_t elements;
 	uint64_t lines; /* distinct lines demanded, summed over lookups */
 	struct cb_trace_count *count;
 	/* LRU stack distances of the counted demand accesses, CB_STACKDIST_BUCKETS of

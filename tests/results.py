@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from cachebench.analyze.figures import figures
+from cachebench.analyze.figures import Evidence, figures
 from cachebench.analyze.ratios import with_ratios
 from cachebench.model import (
     Arena,
@@ -101,9 +101,12 @@ def layout(name: str, samples: tuple[Sample, ...]) -> LayoutResult:
         route="builtin",
         checksum="00000000000000aa",
         figures=figures(
-            samples,
-            {"bytes_per_session": Figure(value=236.5, unit="B", source="computed")},
-            unavailable,
+            Evidence(
+                Experiment(layouts=(name,), sessions=1000),
+                samples,
+                computed={"bytes_per_session": Figure(value=236.5, unit="B", source="computed")},
+                unavailable=unavailable,
+            )
         ),
         table=TABLE,
         samples=samples,

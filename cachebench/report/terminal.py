@@ -25,6 +25,13 @@ COMPUTED_TITLES = {
 HIDDEN = ("lookups_per_second",)
 """In the document and in exports; the table says the same as CPU time."""
 NOT_ASKED = "not asked for"
+ABSENT: dict[Source, str] = {
+    "measured": "{} hardware counter figures",
+    "simulated": "{} simulated figures",
+    "estimated": "{} estimated figures",
+    "computed": "{} computed figures",
+}
+"""Sources in the order of the table, and the row of what has no value."""
 FIGURE_WIDTH, LAYOUT_WIDTH, LEAST_WIDTH = 32, 24, 56
 
 
@@ -64,11 +71,13 @@ def _table(result: Result, entries: Sequence[LayoutResult]) -> Table:
     table.add_column("")
     for entry in entries:
         table.add_column(escape(entry.layout), justify="right", no_wrap=True)
-    for source in ("measured", "computed"):
-        table.add_row(f"[bold]{source}[/bold]")
-        for title, cells in _figures(result, entries, source):
-            table.add_row(title, *cells)
-        table.add_section()
+    for source in ABSENT:
+        rows = list(_figures(result, entries, source))
+        if rows:
+            table.add_row(f"[bold]{source}[/bold]")
+            for title, cells in rows:
+                table.add_row(title, *cells)
+            table.add_section()
     for title, cells in _facts(entries):
         table.add_row(title, *cells)
     return table
@@ -95,7 +104,7 @@ def _figures(
             yield f"over that of {escape(result.results[0].layout)}", cells
     if absent:
         words = " / ".join(dict.fromkeys(_absence(str(figure.reason)) for figure in absent))
-        yield f"{len(absent)} hardware counter figures", [words for _ in entries]
+        yield ABSENT[source].format(len(absent)), [words for _ in entries]
 
 
 def _cell(figure: Figure | None, factor: float) -> str:

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a run tells of a layout without counters: its line trace and its instructions.
+
+Neither is needed for a result: what cannot be had is a reason in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cachebench import machinecard, tracing
+from cachebench.analyze import floor
+from cachebench.cardmodel import MachineCard
+from cachebench.catalogue import Layout
+from cachebench.errors import CachebenchError
+from cachebench.listener import Listener
+from cachebench.model import Experiment, Instructions
+from cachebench.tracemodel import Simulation
+
+LOOKUPS = 300_000
+NOT_ASKED = "not asked for"
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What was found out of one layout, and the reasons for what was not."""
+
+    simulation: Simulation | None = None
+    instructions: Instructions | None = None
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def simulate(layout: Layout, experiment: Experiment, listen: Callable[[str], None]) -> Simulated:
+    """Traces the layout at the experiment's point and counts its instructions."""
+    if not experiment.simulate:
+        return Simulated(reasons=dict.fromkeys(("simulation", "callgrind"), NOT_ASKED))
+    reasons: dict[str, str] = {}
+    simulation, instructions = None, None
+    try:
+        simulation = tracing.simulation(tracing.Asked(experiment, lookups=LOOKUPS), layout, listen)
+    except CachebenchError as error:
+        reasons["simulation"] = str(error)
+    return Simulated(simulation, instructions, reasons)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine card, or why there is none."""
+
+    card: MachineCard | None
+    reason: str = ""
+
+
+def machine(experiment: Experiment, simulations: list[Simulation], listener: Listener) -> Machine:
+    """The stored card of this machine; else one of the pages and sizes of this run.
+
+    What is measured here in one process is for this run alone, and is not stored.
+    """
+    found = machinecard.stored()
+    if found.card is not None:
+        return Machine(found.card)
+    if not simulations:
+        return Machine(None, found.reason if experiment.simulate else NOT_ASKED)
+    listener.message(
+        f"measuring memory in {experiment.pages} pages for this run: {found.reason}; "
+        "cachebench machine keeps a card"
+    )
+    try:
+        size = max(map(floor.working_set, simulations))
+        return Machine(
+            machinecard.measure(listener, largest=int(size), processes=1, pages=experiment.pages)
+        )
+    except CachebenchError as error:
+        return Machine(None, str(error))
