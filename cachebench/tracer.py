@@ -21,6 +21,8 @@ from cachebench.tracemodel import (
     TraceSample,
 )
 
+FIRST = 4096
+"""Lookups that show which lines of an element lookups touch."""
 CHUNK = 65_536
 """Lookups that are drawn at a time; a multiple of every burst up to 256 that is a
 power of two."""
@@ -57,8 +59,16 @@ def _trace(arm: Pointer, traffic: Pointer, ops: Pointer, plan: TracePlan) -> Tra
         ):
             raise why.error()
         start = time.monotonic()
-        for lookups, counted in ((plan.warm_up, 0), (plan.lookups, 1)):
+
+        def look_up(lookups: int, counted: int) -> None:
             _look_up(trace, arm, traffic, ops, plan.experiment, lookups, counted)
+
+        first = min(plan.warm_up, FIRST)
+        look_up(first, 0)
+        if first and lib.cb_trace_prime(trace, why.buffer, why.size):
+            raise why.error()
+        look_up(plan.warm_up - first, 0)
+        look_up(plan.lookups, 1)
         seconds = time.monotonic() - start
         return TraceSample(
             lookups=lib.cb_trace_lookups(trace), arenas=_arenas(trace), seconds=seconds

@@ -9,6 +9,9 @@
 enum {
 	LINE_BITS = 6,
 	BUFFER_EVENTS = 4096,
+	LINE = 1 << LINE_BITS,
+	/* Parts of each arena that are primed side by side. */
+	PRIME_SLICES = 256,
 	/* Distinct lines that one lookup may demand; more are an error. */
 	LOOKUP_LINES = 128,
 	ARENAS = CB_MAX_ARENAS + 3, /* of the layout; buckets, keys and rules */
@@ -24,6 +27,7 @@ struct range {
 	uint64_t end;
 	uint64_t canonical;
 	struct cb_trace_arena *arena;
+	uint8_t *demanded; /* by line of an element, if elements are whole lines */
 };
 
 /* Lines that one lookup of the burst has demanded so far. */
@@ -79,6 +83,19 @@ static void demand_line(struct cb_trace *t, uint32_t lookup, uint64_t line,
 	d->arena[d->count++] = arena;
 }
 
+static uint64_t lines_of(const struct range *range)
+{
+	return range->arena->stride >> LINE_BITS;
+}
+
+static void record_distance(struct cb_trace *t, const struct range *range, uint64_t line)
+{
+	if (t->distances != NULL &&
+	    cb_stackdist_access(t->distances, line, (uint32_t)(range->arena - t->arena),
+				t->counted) != 0)
+		t->fault = "no memory for stack distances";
+}
+
 static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
 {
 	const struct range *range = find_range(t, event->address);
@@ -110,10 +127,29 @@ static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
 		if (event->kind == CB_TRACE_PREFETCH)
 			continue;
 		demand_line(t, event->lookup, line, range->arena);
-		if (t->distances != NULL &&
-		    cb_stackdist_access(t->distances, line, (uint32_t)(range->arena - t->arena),
-					t->counted) != 0)
-			t->fault = "no memory for stack distances";
+		record_distance(t, range, line);
+		if (range->demanded != NULL)
+			range->demanded[(line - (range->canonical >> LINE_BITS)) %
+					lines_of(range)] = 1;
+	}
+}
+
+static void prime_slice(struct cb_trace *t, const struct range *range, uint64_t slice)
+{
+	uint64_t lines = (range->end - range->start + LINE - 1) >> LINE_BITS;
+	uint64_t element = range->demanded ? lines_of(range) : 1;
+	uint64_t first = lines / element * slice / PRIME_SLICES * element;
+	uint64_t after = slice + 1 == PRIME_SLICES
+				 ? lines
+				 : lines / element * (slice + 1) / PRIME_SLICES * element;
+
+	for (uint64_t i = first; i < after; i++) {
+		uint64_t line = (range->canonical >> LINE_BITS) + i;
+
+		if (range->demanded != NULL && !range->demanded[i % element])
+			continue;
+		cb_cache_access(t->cache, line);
+		record_distance(t, range, line);
 	}
 }
 
@@ -162,6 +198,12 @@ static int add_arena(struct cb_trace *t, const char *name, const char *type, uin
 	arena->stride = stride;
 	arena->elements = count;
 	arena->count = calloc((size_t)stride * CB_STAGE_COUNT * CB_TRACE_END, sizeof *arena->count);
+	range->demanded = NULL;
+	if (stride % LINE == 0) {
+		range->demanded = calloc(stride / LINE, sizeof *range->demanded);
+		if (range->demanded == NULL)
+			return -1;
+	}
 	return arena->count == NULL ? -1 : 0;
 }
 
@@ -217,8 +259,10 @@ void cb_trace_close(struct cb_trace *t)
 {
 	if (t == NULL)
 		return;
-	for (uint32_t i = 0; i < t->arena_count; i++)
+	for (uint32_t i = 0; i < t->arena_count; i++) {
 		free(t->arena[i].count);
+		free(t->range[i].demanded);
+	}
 	cb_cache_close(t->cache);
 	cb_stackdist_close(t->distances);
 	free(t);
@@ -247,6 +291,19 @@ int cb_trace_run(struct cb_trace *t, struct cb_arm *arm, const struct cb_ops *op
 	ops->lookup[mode][policy](arm, stream, burst);
 	ops->trace(NULL);
 	flush(&t->tracer);
+	if (t->fault != NULL) {
+		snprintf(why, why_size, "%s", t->fault);
+		return -1;
+	}
+	return 0;
+}
+
+int cb_trace_prime(struct cb_trace *t, char *why, size_t why_size)
+{
+	t->counted = 0;
+	for (uint64_t slice = 0; slice < PRIME_SLICES; slice++)
+		for (uint32_t i = 0; i < t->arena_count; i++)
+			prime_slice(t, &t->range[i], slice);
 	if (t->fault != NULL) {
 		snprintf(why, why_size, "%s", t->fault);
 		return -1;

@@ -85,6 +85,13 @@ int cb_trace_run(struct cb_trace *trace, struct cb_arm *arm, const struct cb_ops
 		 const struct cb_stream *stream, enum cb_mode mode, uint32_t policy, uint32_t burst,
 		 int counted, char *why, size_t why_size);
 
+/* Brings in all lines that lookups touch: of every element, those that the lookups
+ * so far have demanded of any, in ascending order, all arenas side by side. Without
+ * it the first use of a line would count as a miss of caches that hold them all.
+ * More warm-up should follow, which gives them the order of use. Returns 0, or -1
+ * with a line in `why`. */
+int cb_trace_prime(struct cb_trace *trace, char *why, size_t why_size);
+
 /* Lookups counted so far. */
 uint64_t cb_trace_lookups(const struct cb_trace *trace);
 

@@ -130,6 +130,19 @@ def test_a_shared_profile_is_found_in_l2_and_is_a_miss_of_its_own_once_it_is_not
     assert own[1] > 0.5
 
 
+def test_after_the_warm_up_a_cache_that_holds_all_lines_misses_none() -> None:
+    experiment = Experiment(layouts=("pointer",), sessions=50_000)
+    large = "l1=48k/12,l2=2M/16,llc=512M/16"
+    warm, cold = (
+        tracing.trace(tracing.Asked(experiment, large, 20_000, warm_up), Silent()).results[0]
+        for warm_up in (5_000, 0)
+    )
+    assert sum(o.heat.missed[2] + o.heat.prefetch_missed[2] for o in warm.objects) == 0
+    assert sum(o.heat.prefetch_missed[2] for o in cold.objects) > 4
+    # What is in lines is the same, and L1 knows no difference.
+    assert lines.lines_per_lookup(warm.objects) == pytest.approx(9.0, abs=0.01)
+
+
 def test_software_prefetches_bring_lines_in_and_are_reported_apart() -> None:
     experiment = Experiment(layouts=("flat",), sessions=200_000)
     demand, both = (

@@ -53,7 +53,7 @@ class Trace:
             type=experiment.count,
             default=tracing.WARM_UP,
             metavar="N",
-            help="lookups before them that are not (default: 250k)",
+            help="lookups before them that are not (default: 250k); 0: the caches begin empty",
         )
         simulated.add_argument(
             "--demand-only",

@@ -33,7 +33,8 @@ def show(result: TraceResult, console: Console | None = None) -> None:
             f"{result.curve_rate:g} of the lines (simulated)"
         )
     console.print(
-        f"per lookup, simulated: {result.lookups:,} lookups after {result.warm_up:,} of warm-up. "
+        f"per lookup, simulated: {result.lookups:,} lookups after {result.warm_up:,} of warm-up"
+        f"{', in which each line is brought in once' if result.warm_up else ''}. "
         "Lines are distinct lines that one lookup demands; misses are lines that its loads and "
         "stores missed + those that its software prefetches fetched first. "
         "Hardware prefetch is not modelled; the stack and the key stream are left out."
