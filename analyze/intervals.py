@@ -31,7 +31,7 @@ def over_processes(values: Sequence[float]) -> Interval:
     """
     if not values:
         raise ValueError("no values")
-    if any(value <= 0 for value in values):
+    if len(values) == 1 or any(value <= 0 for value in values):
         return _student(values)
     value, low, high = _student([math.log(value) for value in values])
     return Interval(

@@ -79,7 +79,7 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
         machine = _simulate(experiment, arms, listener)
     except KeyboardInterrupt:
         interrupted = True
-    unavailable = counters.unavailable | ({} if machine.card else {"machine": machine.reason})
+    unavailable = counters.unavailable | ({"machine": machine.reason} if machine.reason else {})
     results = with_ratios(
         [_result(a, experiment, machine.card, unavailable) for a in arms if _is_complete(a)]
     )

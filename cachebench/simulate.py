@@ -46,7 +46,7 @@ def simulate(layout: Layout, experiment: Experiment, listen: Callable[[str], Non
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine card, or why there is none."""
+    """The machine card, and why there is none, or none of the pages asked for."""
 
     card: MachineCard | None
     reason: str = ""
@@ -59,7 +59,7 @@ def machine(experiment: Experiment, simulations: list[Simulation], listener: Lis
     """
     found = machinecard.stored()
     if found.card is not None:
-        return Machine(found.card)
+        return _with_pages(found.card, experiment)
     if not simulations:
         return Machine(None, found.reason if experiment.simulate else NOT_ASKED)
     listener.message(
@@ -68,8 +68,15 @@ def machine(experiment: Experiment, simulations: list[Simulation], listener: Lis
     )
     try:
         size = max(map(floor.working_set, simulations))
-        return Machine(
-            machinecard.measure(listener, largest=int(size), processes=1, pages=experiment.pages)
-        )
+        card = machinecard.measure(listener, largest=int(size), processes=1, pages=experiment.pages)
     except CachebenchError as error:
         return Machine(None, str(error))
+    return _with_pages(card, experiment)
+
+
+def _with_pages(card: MachineCard, experiment: Experiment) -> Machine:
+    if floor.page_card(card, experiment) is not None:
+        return Machine(card)
+    reasons = [each.reason for each in card.skipped if each.pages == experiment.pages]
+    because = reasons[0] if reasons else "there were none when it was measured"
+    return Machine(card, f"the machine card has no {experiment.pages} pages: {because}")

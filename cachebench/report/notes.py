@@ -6,6 +6,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
+from cachebench import geometry
 from cachebench.analyze.figures import FIGURES
 from cachebench.model import LayoutResult, Result
 from cachebench.report.text import printable, quantity
@@ -22,6 +23,8 @@ def notes(result: Result) -> list[str]:
         *_capture(result),
         *_absent(result),
         *_software(result),
+        *_simulated(result),
+        *_estimated(result),
         *_intervals(result),
     )
     return [printable(sentence) for sentence in found]
@@ -54,13 +57,13 @@ def _capture(result: Result) -> Iterator[str]:
 
 
 def _absent(result: Result) -> Iterator[str]:
-    """Why figures have no value; the reasons are the same for all layouts."""
+    """Why figures have no value."""
     titles = {spec.name: spec.title for spec in FIGURES}
-    reasons: dict[str, list[str]] = {}
-    for entry in result.results[:1]:
+    reasons: dict[str, dict[str, None]] = {}
+    for entry in result.results:
         for name, figure in entry.figures.items():
             if figure.value is None:
-                reasons.setdefault(str(figure.reason), []).append(titles.get(name, name))
+                reasons.setdefault(str(figure.reason), {})[titles.get(name, name)] = None
     for reason, names in reasons.items():
         yield f"no {', '.join(names)}: {reason}"
 
@@ -76,6 +79,38 @@ def _software(result: Result) -> Iterator[str]:
                 )
                 lookups = sum(region.lookups for region in sample.regions)
                 yield f"perf, {entry.layout}: {counted} in {lookups:,} lookups (measured)"
+
+
+def _simulated(result: Result) -> Iterator[str]:
+    traces = [entry.simulation for entry in result.results if entry.simulation is not None]
+    if traces:
+        yield (
+            f"lines and misses: line trace of {traces[0].lookups:,} lookups, "
+            f"{geometry.describe(traces[0].geometry)}, LRU, no hardware prefetch"
+        )
+    counts = [entry.instructions for entry in result.results if entry.instructions is not None]
+    if counts:
+        yield (
+            f"instructions: {counts[0].tool}, {counts[0].lookups:,} lookups in a table of "
+            f"{counts[0].sessions:,} sessions with the same load"
+        )
+
+
+def _estimated(result: Result) -> Iterator[str]:
+    if any("memory_wait_share" in entry.figures for entry in result.results):
+        samples = (sample for entry in result.results for sample in entry.samples)
+        small = next((s.small_sessions for s in samples if s.small_sessions is not None), None)
+        if small is not None:
+            yield f"wait for memory: 1 - time with {small:,} sessions / time, in the same process"
+    if result.machine is not None and any(
+        entry.figures["floor_ns_per_lookup"].value is not None for entry in result.results
+    ):
+        how = (
+            "dependent loads x latency"
+            if result.spec.mode == "serial"
+            else "lines that miss L2 x time of a random line"
+        )
+        yield f"floor: {how}, by the machine card of {result.machine.created[:10]}"
 
 
 def _intervals(result: Result) -> Iterator[str]:
