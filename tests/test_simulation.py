@@ -66,7 +66,8 @@ SIMULATION = Simulation(
 
 
 def card(*pages: str) -> MachineCard:
-    """Latency is 10 ns up to 4 MB and 30 ns at 16 MB; a line takes latency / in flight."""
+    """At best, latency is 10 ns up to 4 MB and 30 ns at 16 MB, and a line takes latency /
+    in flight."""
     sizes = ((4 * MB, 10.0), (16 * MB, 30.0))
     return MachineCard(
         schema="cachebench.machine/1",
@@ -81,9 +82,9 @@ def card(*pages: str) -> MachineCard:
             PageCard(
                 pages=each,  # type: ignore[arg-type]
                 huge_share=1.0,
-                latency=tuple(Latency(bytes=b, ns=ns, low=ns, high=ns) for b, ns in sizes),
+                latency=tuple(Latency(bytes=b, ns=2 * ns, low=ns, high=3 * ns) for b, ns in sizes),
                 throughput=tuple(
-                    Throughput(bytes=b, in_flight=n, ns=ns / n, low=ns / n, high=ns / n)
+                    Throughput(bytes=b, in_flight=n, ns=ns, low=ns / n, high=9 * ns)
                     for b, ns in sizes
                     for n in IN_FLIGHT
                 ),
