@@ -30,6 +30,14 @@ class Run:
         figure = self._entry(layout)["figures"][name]
         return f"{figure['value']:.1f} ({figure['low']:.1f} … {figure['high']:.1f})"
 
+    def text(self, layout: str, name: str) -> str:
+        """The value with four digits and its interval if it has one, or why there is none."""
+        figure = self._entry(layout)["figures"][name]
+        if figure["value"] is None:
+            return str(figure["reason"])
+        value, low, high = (figure[key] for key in ("value", "low", "high"))
+        return f"{value:.4g}" + ("" if low is None else f" ({low:.4g} … {high:.4g})")
+
     def _entry(self, layout: str) -> dict[str, Any]:
         (entry,) = [e for e in self.document["results"] if e["layout"] == layout]
         return dict(entry)

@@ -35,6 +35,7 @@ from cachebench.process import run_worker
 
 LIBRARIES = ("cachebench", "cffi", "msgspec", "scipy")
 """Whose versions a result names."""
+INTERRUPTED = "interrupted"
 
 
 @dataclass
@@ -46,7 +47,7 @@ class _Arm:
     stage_plugins: dict[str, str]
     footprint: sizing.Footprint
     samples: list[Sample] = field(default_factory=list)
-    simulated: simulate.Simulated = field(default_factory=simulate.Simulated)
+    simulated: simulate.Simulated = field(default_factory=lambda: simulate.nothing(INTERRUPTED))
     failure: str | None = None
 
 
@@ -72,7 +73,7 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
     reference = core.reference_checksum(experiment)
     counters = find_counters(cpu, experiment.counters)
     processes = _Processes(experiment, arms, counters, cpu, reference, listener)
-    machine = simulate.Machine(None, "interrupted")
+    machine = simulate.Machine(None, INTERRUPTED)
     interrupted = False
     try:
         processes.run()

@@ -31,10 +31,15 @@ class Simulated:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
+def nothing(reason: str) -> Simulated:
+    """All that is missing for one reason."""
+    return Simulated(reasons=dict.fromkeys(("simulation", "callgrind"), reason))
+
+
 def simulate(layout: Layout, experiment: Experiment, listen: Callable[[str], None]) -> Simulated:
     """Traces the layout at the experiment's point and counts its instructions."""
     if not experiment.simulate:
-        return Simulated(reasons=dict.fromkeys(("simulation", "callgrind"), NOT_ASKED))
+        return nothing(NOT_ASKED)
     reasons: dict[str, str] = {}
     simulation, instructions = None, None
     try:
