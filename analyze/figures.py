@@ -281,7 +281,7 @@ FIGURES: tuple[Spec, ...] = (
     *(
         Spec(
             f"{level.lower()}_misses_per_lookup_sim",
-            f"{level} misses per lookup (model)",
+            f"{level} misses (model)",
             "1",
             "simulated",
             _missed(number),
@@ -291,7 +291,7 @@ FIGURES: tuple[Spec, ...] = (
     ),
     Spec(
         "dtlb_walks_per_lookup_sim",
-        "dTLB walks per lookup (model)",
+        "dTLB walks (model)",
         "1",
         "simulated",
         _simulated(lambda s: sum(each.heat.tlb_missed[1] for each in s.objects)),
@@ -299,7 +299,7 @@ FIGURES: tuple[Spec, ...] = (
     ),
     Spec(
         "instructions_per_lookup_sim",
-        "instructions per lookup (callgrind)",
+        "instructions (callgrind)",
         "1",
         "simulated",
         lambda e: [] if e.instructions is None else [e.instructions.per_lookup],
