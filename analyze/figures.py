@@ -294,7 +294,7 @@ FIGURES: tuple[Spec, ...] = (
         "dTLB walks (model)",
         "1",
         "simulated",
-        _simulated(lambda s: sum(each.heat.tlb_missed[1] for each in s.objects)),
+        _simulated(lambda s: lines.walks(lines.total(o.heat for o in s.objects), s.geometry)),
         NO_SIMULATION,
     ),
     Spec(

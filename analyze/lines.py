@@ -9,6 +9,7 @@ from cachebench.analyze import structmap
 from cachebench.analyze.structmap import Arena, HeatMap
 from cachebench.tracemodel import (
     KINDS,
+    Geometry,
     Heat,
     MemberHeat,
     Object,
@@ -57,6 +58,15 @@ def misses_per_lookup(found: Sequence[Object], level: int, *, prefetch: bool) ->
     if prefetch:
         return sum(each.heat.prefetch_missed[level] for each in found)
     return sum(each.heat.missed[level] for each in found)
+
+
+def walks(heat: Heat, shape: Geometry) -> float:
+    """Page walks per lookup: what no TLB of the geometry held. Raises ValueError if it
+    has none."""
+    present = [level for level, tlb in enumerate(shape.tlbs) if tlb.ways]
+    if not present:
+        raise ValueError("no TLB was simulated")
+    return heat.tlb_missed[len(present) - 1]
 
 
 def heat_map(found: Sequence[Object]) -> HeatMap:

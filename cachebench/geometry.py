@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from cachebench._core import ffi, lib
 from cachebench.errors import CachebenchError
 from cachebench.machine.environment import value
 from cachebench.model import Pages
@@ -13,46 +14,81 @@ from cachebench.tracemodel import Geometry, Level
 
 LINE = 64
 NAMES = ("l1", "l2", "llc")
+TLB_NAMES = ("dtlb", "stlb")
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 PAGE_BITS: Mapping[Pages, int] = {"4k": 12, "thp": 21, "2m": 21, "1g": 30}
 
-# Entries and ways of the first and second level by page size, as Intel's manuals
-# give them for Sunny Cove and Golden Cove cores. A stated default: what the host
-# has is not asked.
-TLBS: Mapping[int, tuple[tuple[int, int], tuple[int, int]]] = {
-    12: ((64, 4), (2048, 16)),
-    21: ((32, 4), (2048, 16)),
-    30: ((8, 8), (1024, 8)),
+# Where neither the CPU nor the command line tells: first and second level by page
+# size, as Sunny Cove and Golden Cove cores have them.
+TLBS: Mapping[int, tuple[Level, Level]] = {
+    12: (Level(ways=4, sets=16), Level(ways=16, sets=128)),
+    21: (Level(ways=4, sets=8), Level(ways=8, sets=128)),
+    30: (Level(ways=8, sets=1), Level(ways=8, sets=128)),
 }
 NO_LEVEL = Level(ways=0, sets=0)
 
 
 def geometry(text: str | None, facts: Mapping[str, object], pages: Pages) -> Geometry:
-    """``l1=48k/12,l2=2M/16,llc=32M/16``, or the host's caches if the text is None.
+    """``l1=48k/12,l2=2M/16,llc=32M/16,dtlb=64/4,stlb=2048/16``, or the host's if it is None.
 
-    Sizes are in binary units. A level that is not named is not simulated. Raises
-    CachebenchError if a size is no whole number of sets.
+    Sizes of caches are in binary units, those of TLBs in entries. A cache that is not
+    named is not simulated; without a TLB those of the host are. Raises CachebenchError
+    if a size is no whole number of sets.
     """
     bits = PAGE_BITS[pages]
-    first, second = (Level(ways=ways, sets=entries // ways) for entries, ways in TLBS[bits])
+    typed = {} if text is None else _parse(text)
     if text is None:
         levels, source = _host(facts), "caches of the host"
     else:
-        levels, source = _parse(text), "caches as typed"
+        levels, source = typed, "caches as typed"
+    if TLB_NAMES[0] in typed:
+        tlbs, told = (typed["dtlb"], typed.get("stlb", NO_LEVEL)), "as typed"
+    else:
+        tlbs, told = host_tlbs(bits)
     return Geometry(
-        caches=(levels["l1"], levels["l2"], levels["llc"]),
-        tlbs=(first, second),
+        caches=(
+            levels.get("l1", NO_LEVEL),
+            levels.get("l2", NO_LEVEL),
+            levels.get("llc", NO_LEVEL),
+        ),
+        tlbs=tlbs,
         page_bits=bits,
-        source=f"{source}, TLB by default",
+        source=f"{source}, TLB {told}",
     )
+
+
+def host_tlbs(page_bits: int) -> tuple[tuple[Level, Level], str]:
+    """First and second level for data, and where they are from.
+
+    Of the CPU that this runs on: where cores differ, as some in laptops do, another
+    one may have others.
+    """
+    found = ffi.new("struct cb_tlbs *")
+    teller = lib.cb_tlbs_host(found)
+    if teller != ffi.NULL:
+        page = {12: lib.CB_TLB_4K, 21: lib.CB_TLB_2M, 30: lib.CB_TLB_1G}[page_bits]
+        first, second = found.level[page]
+        if first.ways:
+            tlbs = (
+                Level(ways=first.ways, sets=first.sets),
+                Level(ways=second.ways, sets=second.sets),
+            )
+            return tlbs, f"by {ffi.string(teller).decode()}"
+    return TLBS[page_bits], "by default: the CPU tells of none"
 
 
 def describe(shape: Geometry) -> str:
     """The geometry as the command line takes it."""
-    parts = []
-    for name, level in zip(NAMES, shape.caches, strict=True):
-        if level.ways:
-            parts.append(f"{name}={_size(level.ways * level.sets * LINE)}/{level.ways}")
+    parts = [
+        f"{name}={_size(level.ways * level.sets * LINE)}/{level.ways}"
+        for name, level in zip(NAMES, shape.caches, strict=True)
+        if level.ways
+    ]
+    parts += [
+        f"{name}={level.ways * level.sets}/{level.ways}"
+        for name, level in zip(TLB_NAMES, shape.tlbs, strict=True)
+        if level.ways
+    ]
     return ",".join(parts)
 
 
@@ -64,12 +100,12 @@ def _size(size: int) -> str:
 
 
 def _host(facts: Mapping[str, object]) -> dict[str, Level]:
-    levels = dict.fromkeys(NAMES, NO_LEVEL)
+    levels: dict[str, Level] = {}
     for cache in value(facts, "caches") or ():
         if cache.get("type") != "instruction" and cache.get("ways") and cache.get("sets"):
             name = NAMES[min(int(cache["level"]), 3) - 1]
             levels[name] = Level(ways=cache["ways"], sets=cache["sets"])
-    if not levels["l1"].ways:
+    if "l1" not in levels:
         raise CachebenchError(
             "the host does not tell its caches; type --geometry l1=32k/8,l2=1M/16,llc=32M/16"
         )
@@ -77,21 +113,33 @@ def _host(facts: Mapping[str, object]) -> dict[str, Level]:
 
 
 def _parse(text: str) -> dict[str, Level]:
-    levels = dict.fromkeys(NAMES, NO_LEVEL)
+    levels: dict[str, Level] = {}
     for part in text.split(","):
-        match = re.fullmatch(r"(l1|l2|llc)=(\d+)([kmgKMG]?)/(\d+)", part.strip())
+        match = re.fullmatch(
+            r"(?:(l1|l2|llc)=(\d+)([kmgKMG]?)|(dtlb|stlb)=(\d+))/(\d+)", part.strip()
+        )
         if match is None:
             raise CachebenchError(
-                f"--geometry {part!r}: type l1=SIZE/WAYS,l2=SIZE/WAYS,llc=SIZE/WAYS "
-                "such as l1=48k/12,l2=2M/16,llc=32M/16"
+                f"--geometry {part!r}: type l1=SIZE/WAYS,l2=SIZE/WAYS,llc=SIZE/WAYS and, for "
+                "TLBs, dtlb=ENTRIES/WAYS,stlb=ENTRIES/WAYS, such as "
+                "l1=48k/12,l2=2M/16,llc=32M/16,dtlb=64/4,stlb=2048/16"
             )
-        size, ways = int(match[2]) * UNITS[match[3].lower()], int(match[4])
-        if ways == 0 or size == 0 or size % (LINE * ways):
+        ways = int(match[6])
+        if match[1]:
+            name, size, each = match[1], int(match[2]) * UNITS[match[3].lower()], LINE
+            what = f"{size} bytes", f" of {LINE} bytes"
+        else:
+            name, size, each = match[4], int(match[5]), 1
+            what = f"{size} entries", ""
+        if name in levels:
+            raise CachebenchError(f"--geometry {text}: {name} is there twice; type it once")
+        if ways == 0 or size == 0 or size % (each * ways):
             raise CachebenchError(
-                f"--geometry {part}: {size} bytes are no whole number of sets of {ways} ways "
-                f"of {LINE} bytes"
+                f"--geometry {part}: {what[0]} are no whole number of sets of {ways} ways{what[1]}"
             )
-        levels[match[1]] = Level(ways=ways, sets=size // (LINE * ways))
-    if not levels["l1"].ways:
+        levels[name] = Level(ways=ways, sets=size // (each * ways))
+    if "l1" not in levels:
         raise CachebenchError(f"--geometry {text}: l1 is missing; type l1=48k/12,…")
+    if "stlb" in levels and "dtlb" not in levels:
+        raise CachebenchError(f"--geometry {text}: dtlb is missing; type dtlb=64/4,stlb=…")
     return levels

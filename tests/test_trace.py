@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -190,7 +191,51 @@ def test_each_layout_is_traced_by_name_in_the_terminal(
     out = capsys.readouterr().out
     assert "session.policer → policer" in out
     assert "policer.tokens" in out
-    assert "Hardware prefetch is not modelled" in out
+    assert "Hardware prefetch is not modelled" in " ".join(out.split())
+
+
+TLBS = "dtlb=64/4,stlb=2048/16"
+
+
+def page_walks(**changes: object) -> float:
+    """Of all objects of a lookup in 4K pages, 200,000 sessions."""
+    fields = {"layouts": ("flat",), "sessions": 200_000, "pages": "4k"} | changes
+    tlbs = fields.pop("tlbs", TLBS)
+    experiment = Experiment(**fields)  # type: ignore[arg-type]
+    asked = tracing.Asked(experiment, f"{SMALL},{tlbs}", lookups=20_000, warm_up=20_000)
+    result = tracing.trace(asked, Silent())
+    heat = lines.total(each.heat for each in result.results[0].objects)
+    return lines.walks(heat, result.geometry)
+
+
+def test_walks_are_what_the_last_tlb_missed() -> None:
+    small = page_walks()
+    assert 1 < small < 4  # of buckets, key, session and rule, each in a page of its own
+    assert page_walks(pages="thp") == 0  # 50 MB in 2M pages
+    assert page_walks(tlbs="dtlb=64/4") > small
+    assert page_walks(tlbs="dtlb=2048/16") == pytest.approx(small, rel=0.02)
+
+
+@pytest.mark.parametrize(("width", "column"), [(80, False), (140, True)])
+def test_walks_stand_beside_the_misses_or_below(
+    width: int,
+    column: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    options = ("--sessions", "1M", "--pages", "4k", "--lookups", "20k", "--warm-up", "0")
+    assert main(["trace", "--layout", "pointer", *options, "--geometry", f"{SMALL},{TLBS}"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert f"{SMALL},{TLBS}" in text.replace("\n", "")
+    (head,) = [line for line in text.splitlines() if line.startswith("pointer ")]
+    assert head.endswith(" walks") == column
+    below = [line for line in text.splitlines() if line.startswith("pointer: ")]
+    assert bool(below) != column
+    if below:
+        assert re.match(r"pointer: \d\.\d\d walks: bucket \d\.\d\d, key ", below[0])
 
 
 @pytest.mark.parametrize(
@@ -209,9 +254,12 @@ def test_a_geometry_that_cannot_be_is_refused(text: str, says: str) -> None:
 
 
 def test_a_geometry_is_told_as_it_is_typed() -> None:
-    assert describe(geometry("l1=48k/12,llc=105M/15", {}, "4k")) == "l1=48k/12,llc=105M/15"
+    typed = "l1=48k/12,llc=105M/15,dtlb=64/4,stlb=2048/16"
+    assert describe(geometry(typed, {}, "4k")) == typed
     host = geometry(None, collect(), "thp")
-    assert host.source == "caches of the host, TLB by default"
+    assert host.source.startswith("caches of the host, TLB by ")
+    assert geometry(describe(host), {}, "thp").caches == host.caches
+    assert geometry(describe(host), {}, "thp").tlbs == host.tlbs
     assert host.caches[0].ways > 0
 
 

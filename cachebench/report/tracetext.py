@@ -14,9 +14,11 @@ from cachebench import geometry
 from cachebench.analyze import curve, lines
 from cachebench.model import Traced, TraceResult
 from cachebench.report.terminal import point
-from cachebench.tracemodel import Heat, Object
+from cachebench.tracemodel import Geometry, Heat, Object
 
 LEVELS = ("L1d", "L2", "LLC")
+UNBOUNDED = 1000
+"""Columns that no table here needs."""
 
 
 def show(result: TraceResult, console: Console | None = None) -> None:
@@ -25,7 +27,13 @@ def show(result: TraceResult, console: Console | None = None) -> None:
     console.print(escape(point(result.spec)))
     console.print(escape(f"{geometry.describe(result.geometry)} ({result.geometry.source})"))
     for traced in result.results:
-        console.print(_table(traced), "")
+        table = _table(traced, result.geometry, walks=True)
+        unbounded = console.options.update(width=UNBOUNDED)
+        fits = console.measure(table, options=unbounded).maximum <= console.width
+        console.print(table if fits else _table(traced, result.geometry, walks=False))
+        if not fits:
+            console.print(escape(_walks(traced, result.geometry)))
+        console.print()
     if result.curve_rate is not None:
         console.print(_curves(result))
         console.print(
@@ -36,12 +44,13 @@ def show(result: TraceResult, console: Console | None = None) -> None:
         f"per lookup, simulated: {result.lookups:,} lookups after {result.warm_up:,} of warm-up"
         f"{', in which each line is brought in once' if result.warm_up else ''}. "
         "Lines are distinct lines that one lookup demands; misses are lines that its loads and "
-        "stores missed + those that its software prefetches fetched first. "
+        "stores missed + those that its software prefetches fetched first; walks are the pages "
+        "of both that no TLB held. "
         "Hardware prefetch is not modelled; the stack and the key stream are left out."
     )
 
 
-def _table(traced: Traced) -> Table:
+def _table(traced: Traced, shape: Geometry, *, walks: bool) -> Table:
     found = traced.objects
     present = [level for level in range(3) if _ever(found, level)] or [0]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
@@ -50,17 +59,36 @@ def _table(traced: Traced) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for level in present:
         table.add_column(f"{LEVELS[level]} miss", justify="right", no_wrap=True)
+    if walks:
+        table.add_column("walks", justify="right", no_wrap=True)
+
+    def add(name: str, lines_demanded: str, heat: Heat) -> None:
+        cells = _cells(heat, present)
+        if walks:
+            cells.append(_number(lines.walks(heat, shape)))
+        table.add_row(escape(name), lines_demanded, *cells)
+
     for each in found:
         name = f"{each.through} → {each.name}" if each.through else each.name
-        table.add_row(escape(name), f"{each.lines:.2f}", *_cells(each.heat, present))
+        add(name, f"{each.lines:.2f}", each.heat)
         for member in each.members:
             if member.heat.reads or member.heat.writes:
-                path = member.path or "(whole)"
-                table.add_row(f"  {escape(path)}", "", *_cells(member.heat, present))
+                add(f"  {member.path or '(whole)'}", "", member.heat)
         table.add_section()
     total = lines.total(each.heat for each in found)
-    table.add_row("all", f"{lines.lines_per_lookup(found):.2f}", *_cells(total, present))
+    add("all", f"{lines.lines_per_lookup(found):.2f}", total)
     return table
+
+
+def _walks(traced: Traced, shape: Geometry) -> str:
+    """One line, where the table has no room for a column."""
+    total = lines.walks(lines.total(each.heat for each in traced.objects), shape)
+    parts = [
+        f"{each.name} {lines.walks(each.heat, shape):.2f}"
+        for each in traced.objects
+        if lines.walks(each.heat, shape) >= 0.005
+    ]
+    return f"{traced.layout}: {total:.2f} walks{': ' if parts else ''}{', '.join(parts)}"
 
 
 def _curves(result: TraceResult) -> Table:
