@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cachebench.model import Experiment
+from cachebench.tracemodel import Geometry
+
 SCHEMA: Literal["cachebench.map/1"] = "cachebench.map/1"
 LINE = 64
 
@@ -81,6 +84,27 @@ class Heat:
     l2_misses: float = 0.0
     llc_misses: float = 0.0
 
+    def plus(self, other: Heat) -> Heat:
+        return Heat(
+            self.reads + other.reads,
+            self.writes + other.writes,
+            self.l1_misses + other.l1_misses,
+            self.l2_misses + other.l2_misses,
+            self.llc_misses + other.llc_misses,
+        )
+
+
+@dataclass(frozen=True)
+class HeatPoint:
+    """What the heat was traced at, and in which simulated memory."""
+
+    spec: Experiment
+    geometry: Geometry
+    lookups: int
+    warm_up: int
+    prefetch: bool
+    """Whether software prefetches brought lines in; their misses then count as well."""
+
 
 HeatMap = Mapping[tuple[str, str], Heat]
 """By arena and path of the member; what is not in it was not accessed."""
@@ -132,6 +156,8 @@ class ArenaMap:
     padding_bits: int
     """Of bytes that bit fields have in part."""
     rows: tuple[Row, ...]
+    heat: Heat | None = None
+    """Of all of an element: of its members, and of prefetches of what no member has."""
 
     @property
     def scalar(self) -> bool:
@@ -161,6 +187,7 @@ class Place:
     offset: int
     size: int
     lines: tuple[int, int] | None
+    heat: Heat | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +207,8 @@ class Document:
     schema: Literal["cachebench.map/1"]
     maps: tuple[LayoutMap, ...]
     differences: tuple[Difference, ...] | None = None
+    traced: HeatPoint | None = None
+    """None: without heat."""
 
 
 def map_layout(
@@ -238,7 +267,16 @@ def map_arena(arena: Arena, heat: HeatMap | None = None, line_size: int = LINE) 
         hole_bits=sum(gap.bit_size or 0 for gap in gaps if gap.kind == "hole"),
         padding_bits=sum(gap.bit_size or 0 for gap in gaps if gap.kind == "padding"),
         rows=tuple(rows),
+        heat=None if heat is None else _total(arena.name, heat),
     )
+
+
+def _total(arena: str, heat: HeatMap) -> Heat:
+    total = Heat()
+    for (name, _), each in heat.items():
+        if name == arena:
+            total = total.plus(each)
+    return total
 
 
 def _lines_on(start: int, size: int, line_size: int) -> int:
@@ -319,7 +357,7 @@ def _places(layout: LayoutMap) -> list[tuple[tuple[str, ...], Place]]:
     return [
         (
             tuple(word for word in f"{arena.name}.{row.member.path}".split(".") if word),
-            Place(arena.name, row.member.path, row.offset, row.size, row.lines),
+            Place(arena.name, row.member.path, row.offset, row.size, row.lines, row.heat),
         )
         for arena in layout.arenas
         for row in arena.rows

@@ -23,6 +23,18 @@ MOST_REGION_MS = 100
 DEFAULT = Experiment(layouts=("flat",))
 QUICK_PROCESSES = 3
 QUICK_REGIONS = 5
+UNTIMED = {
+    "stages": False,
+    "quick": False,
+    "processes": None,
+    "regions": None,
+    "region_ms": DEFAULT.region_ms,
+    "cpu": None,
+    "node": None,
+    "no_counters": False,
+    "no_sim": False,
+}
+"""The options that only time needs, as if they were not typed."""
 
 
 def count(text: str) -> int:
@@ -52,16 +64,23 @@ def popularity(text: str) -> Popularity:
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that describe one point."""
+def add_arguments(
+    parser: argparse.ArgumentParser, *, layouts: bool = True, timed: bool = True
+) -> None:
+    """The options that describe one point.
+
+    Without ``layouts`` the command names them in another way and sets ``layouts`` of the
+    arguments; without ``timed`` it measures no time, and has no option of its processes.
+    """
     point = parser.add_argument_group("the point")
-    point.add_argument(
-        "--layout",
-        action="append",
-        dest="layouts",
-        metavar="NAME|HEADER",
-        help="a built-in layout or the path of a header; may be repeated (default: flat)",
-    )
+    if layouts:
+        point.add_argument(
+            "--layout",
+            action="append",
+            dest="layouts",
+            metavar="NAME|HEADER",
+            help="a built-in layout or the path of a header; may be repeated (default: flat)",
+        )
     point.add_argument(
         "--sessions",
         type=count,
@@ -161,6 +180,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
     running = parser.add_argument_group("running")
+    if timed:
+        _add_timed(running)
+    else:
+        parser.set_defaults(**UNTIMED)
+    running.add_argument(
+        "--march", metavar="CPU", help="compile all layouts here with -march=CPU, e.g. native"
+    )
+    running.add_argument(
+        "--cflags",
+        metavar="FLAGS",
+        help="compile all layouts here with these flags too, typed as --cflags=-O3",
+    )
+
+
+def _add_timed(running: argparse._ArgumentGroup) -> None:
     running.add_argument(
         "--stages",
         action="store_true",
@@ -192,14 +226,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-sim",
         action="store_true",
         help="no line trace, no instructions by valgrind, no machine card",
-    )
-    running.add_argument(
-        "--march", metavar="CPU", help="compile all layouts here with -march=CPU, e.g. native"
-    )
-    running.add_argument(
-        "--cflags",
-        metavar="FLAGS",
-        help="compile all layouts here with these flags too, typed as --cflags=-O3",
     )
 
 

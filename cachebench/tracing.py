@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cachebench import build, catalogue, dwarf, sizing
+from cachebench import build, catalogue, dwarf, experiment, sizing
 from cachebench.analyze.lines import objects
 from cachebench.errors import CachebenchError
 from cachebench.geometry import geometry
@@ -34,6 +35,49 @@ class Asked:
     prefetch: bool = True
     curve_rate: float | None = None
     """Share of the lines that a miss-ratio curve follows; None: no curve."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """The options of the simulated memory. Returns their group."""
+    group = parser.add_argument_group("the simulated memory")
+    group.add_argument(
+        "--geometry",
+        metavar="l1=48k/12,l2=2M/16,llc=32M/16",
+        help="size and ways of each cache; also dtlb=64/4,stlb=2048/16, entries and ways of "
+        "each TLB for the pages in use (default: the host's)",
+    )
+    group.add_argument(
+        "--lookups",
+        type=experiment.count,
+        default=LOOKUPS,
+        metavar="N",
+        help="lookups that are counted (default: 1M)",
+    )
+    group.add_argument(
+        "--warm-up",
+        type=experiment.count,
+        default=WARM_UP,
+        metavar="N",
+        help="lookups before them that are not (default: 250k); 0: the caches begin empty",
+    )
+    group.add_argument(
+        "--demand-only",
+        action="store_true",
+        help="software prefetches are counted and bring no line in",
+    )
+    return group
+
+
+def from_arguments(arguments: argparse.Namespace, curve_rate: float | None = None) -> Asked:
+    """What was typed; raises CachebenchError with what to type instead."""
+    return Asked(
+        experiment.from_arguments(arguments),
+        arguments.geometry,
+        arguments.lookups,
+        arguments.warm_up,
+        not arguments.demand_only,
+        curve_rate,
+    )
 
 
 def trace(asked: Asked, listener: Listener) -> TraceResult:
@@ -78,17 +122,15 @@ def _one(
 ) -> tuple[Traced, int]:
     """The trace, and the prefetch steps that the layout has."""
     listen("building")
-    experiment = asked.experiment
-    plain = build.Recipe(
-        layout, key_size=experiment.key_size, march=experiment.march, cflags=experiment.cflags
-    )
+    point = asked.experiment
+    plain = build.Recipe(layout, key_size=point.key_size, march=point.march, cflags=point.cflags)
     fill = build.artifact(plain)
-    ops = build.load(fill, layout.name, experiment.key_size)
-    sizing.check([(layout.name, sizing.footprint(ops, experiment))], experiment)
+    ops = build.load(fill, layout.name, point.key_size)
+    sizing.check([(layout.name, sizing.footprint(ops, point))], point)
     traced = build.build(build.Recipe(**(vars(plain) | {"trace": True})))
-    types = dwarf.arena_types(build.load(traced, layout.name, experiment.key_size), traced)
+    types = dwarf.arena_types(build.load(traced, layout.name, point.key_size), traced)
     plan = TracePlan(
-        experiment=experiment,
+        experiment=point,
         layout=layout.name,
         fill=None if fill is None else str(fill),
         plugin=str(traced),
@@ -97,11 +139,11 @@ def _one(
         warm_up=asked.warm_up,
         prefetch=asked.prefetch,
         curve_rate=asked.curve_rate,
-        seed=experiment.seed * 1000,
+        seed=point.seed * 1000,
     )
     sample = run(command("cachebench.tracer"), plan, TraceSample, f"layout {layout.name}", listen)
     steps = int(ops.prefetch_steps)
-    used = min(experiment.session_prefetch, steps) if experiment.mode == "bulk" else 0
+    used = min(point.session_prefetch, steps) if point.mode == "bulk" else 0
     found = Traced(
         layout=layout.name,
         prefetch_steps=used,

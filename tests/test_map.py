@@ -8,6 +8,7 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import jsonschema
@@ -137,6 +138,24 @@ unchanged: 1 member
 """
 
 
+HEATS = (
+    {("session", "y"): Heat(1.0, 2.0, 0.5, 0.25, 0.125), ("session", ""): Heat(0.5)},
+    {("session", "x"): Heat(writes=1.0), ("z", ""): Heat(reads=3.0)},
+)
+HEAT_TEXT = """\
+unchanged: 1 member
+
+              base                           head
+member        read  write   L1d    L2   LLC  read  write  L1d  L2  LLC
+──────────────────────────────────────────────────────────────────────
+x                0      0     0     0     0     0   1.00    0   0    0
+y             1.00   2.00  0.50  0.25  0.12     -
+z                -                           3.00      0    0   0    0
+
+all of these  1.50   2.00  0.50  0.25  0.12  3.00   1.00    0   0    0
+"""
+
+
 # ---- Arithmetic
 
 
@@ -242,6 +261,9 @@ def test_heat_goes_to_the_members_that_have_it() -> None:
     assert found["next"].heat == Heat(1.0, 0.0, 0.0, 0.0, 0.25)
     assert found["tags"].heat == Heat()
     assert all(row.heat is None for row in map_arena(SESSION).rows)
+    assert map_arena(SESSION, heat).heat == Heat(1.0, 0.0, 0.0, 0.0, 0.25)
+    assert map_arena(SESSION, {}).heat == Heat()
+    assert map_arena(SESSION).heat is None
 
 
 # ---- Base and head
@@ -312,12 +334,24 @@ def test_the_text_of_elements_at_varying_places() -> None:
 
 
 def test_the_text_with_heat() -> None:
-    text = shown(one(SESSION, heat={("session", "next"): Heat(2.0, 1.0, 0.5, 0.25, 0.125)}), 120)
+    heat = {
+        ("session", "next"): Heat(2.0, 1.0, 0.5, 0.25, 0.001),
+        ("session", ""): Heat(l1_misses=1.0),  # a prefetch of a line that begins in a hole
+    }
+    text = shown(one(SESSION, heat=heat), 80)
     assert "accesses and misses per packet simulated" in text
     (row,) = [line for line in text.splitlines() if " next " in line]
-    assert row.split()[-5:] == ["2", "1", "0.5", "0.25", "0.125"]
+    assert row.split()[-5:] == ["2.00", "1.00", "0.50", "0.25", "0.00"]
     (row,) = [line for line in text.splitlines() if " tags " in line]
     assert row.split()[-5:] == ["0"] * 5
+    assert "all: 2.00 reads, 1.00 writes, 1.50 L1d, 0.25 L2 and 0.00 LLC misses\n" in text
+
+
+def test_the_text_of_a_comparison_with_heat() -> None:
+    base = map_layout("a", 16, [arena(8, member("x", 0, 4), member("y", 4, 4))], HEATS[0])
+    head = map_layout("b", 16, [arena(8, member("x", 0, 4)), scalar("z", 8)], HEATS[1])
+    text = shown(Document(structmap.SCHEMA, (base, head), compare(base, head)), 80)
+    assert text.endswith(HEAT_TEXT)
 
 
 def test_the_text_of_a_comparison() -> None:
@@ -441,6 +475,117 @@ def test_bad_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "cannot write" in fails(capsys, "flat", "--svg", str(tmp_path / "no" / "a.svg"))
 
 
+# ---- Heat at a point
+
+GEOMETRY = "l1=16k/4,l2=64k/8,llc=1M/16,dtlb=16/4"
+POINT = (
+    *("--sessions", "20k", "--mode", "single", "--pages", "4k", "--popularity", "zipf:1"),
+    *("--hit-ratio", "0.5", "--key", "40", "--seed", "7", "--geometry", GEOMETRY),
+    *("--lookups", "20k", "--warm-up", "5k"),
+)
+
+
+def members_of(document: Any, side: int = 0) -> dict[tuple[str, str], dict[str, float]]:
+    """Heat by arena and path."""
+    return {
+        (arena["name"], row["member"]["path"]): row["heat"]
+        for arena in document["maps"][side]["arenas"]
+        for row in arena["rows"]
+        if row["member"] is not None
+    }
+
+
+def test_heat_is_the_traces_at_every_point(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(run(capsys, "pointer", "--heat", "--json", *POINT))
+    assert main(["trace", "--layout", "pointer", "--json", *POINT]) == 0
+    trace = json.loads(capsys.readouterr().out)
+    found = members_of(document)
+    touched = 0
+    for each in trace["results"][0]["objects"]:
+        for part in each["members"]:
+            if part["path"]:
+                heat, of_map = part["heat"], found[each["name"], part["path"]]
+                l1, l2, llc = map(sum, zip(heat["missed"], heat["prefetch_missed"], strict=True))
+                assert of_map == {
+                    **{"reads": heat["reads"], "writes": heat["writes"]},
+                    **{"l1_misses": l1, "l2_misses": l2, "llc_misses": llc},
+                }
+                touched += 1
+    assert touched > 15
+    assert sum(heat["reads"] > 0 for heat in found.values()) <= touched
+    assert found["session", "rule"]["reads"] == pytest.approx(0.5, abs=0.02)
+    assert document["traced"]["spec"] == trace["spec"]
+    assert document["traced"]["geometry"] == trace["geometry"]
+    assert (document["traced"]["lookups"], document["traced"]["warm_up"]) == (20_000, 5_000)
+
+
+def test_heat_is_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    sides = ("--base", "pointer", "--head", "flat", "--heat", *POINT)
+    document = json.loads(run(capsys, *sides, "--json"))
+    for side, place in enumerate(("base", "head")):
+        heats = members_of(document, side)
+        alone = json.loads(run(capsys, ("pointer", "flat")[side], "--heat", "--json", *POINT))
+        assert heats == members_of(alone)
+        for entry in document["differences"]:
+            if entry[place] is not None:
+                assert entry[place]["heat"] == heats[entry[place]["arena"], entry[place]["path"]]
+    file = tmp_path / "both.svg"
+    text = run(capsys, *sides, "--svg", str(file))
+    assert "20,000 sessions, single" in text
+    assert GEOMETRY in text.replace("\n", "")
+    (tokens,) = [line.split() for line in text.splitlines() if line.startswith("policer.tokens ")]
+    assert [tokens[number] for number in (1, 2, 6, 7)] == ["0.50"] * 4
+    picture = file.read_text()
+    names_are_in_their_boxes(picture)
+    written = " ".join(text for text, *_ in texts(picture))
+    assert "base: pointer" in written
+    assert "0.5r 0.5w" in written
+    assert "20,000 sessions, single" in written
+    assert mapsvg.WARMTH[2][1] in picture
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_heat_fits_80_columns(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    text = run(capsys, name, "--heat", "--sessions", "2k", "--lookups", "2k", "--warm-up", "0")
+    tables = [line for line in text.splitlines() if not line.endswith("vary")]
+    assert max(len(line.rstrip()) for line in tables if not line.startswith(name)) <= 80
+    assert "…" not in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--sessions", "2k"),
+        ("--mode", "serial"),
+        ("--geometry", GEOMETRY),
+        ("--lookups", "5"),
+        ("--warm-up", "5"),
+        ("--demand-only",),
+    ],
+)
+def test_a_point_without_heat_is_refused(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    assert "type --heat too" in fails(capsys, "flat", *options)
+
+
+def test_what_cannot_be_traced_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert "without debug information" in fails(capsys, "flat", "--heat", "--cflags=-g0")
+    assert "--hit-ratio" in fails(capsys, "flat", "--heat", "--hit-ratio", "2")
+    assert "no whole number of sets" in fails(capsys, "flat", "--heat", "--geometry", "l1=1k/3")
+    header = tmp_path / "own.h"
+    source = (layouts_folder() / "flat.h").read_text()
+    old = 'HEAP_ARENA("session", struct flat_session, CB_POOL)'
+    assert old in source
+    new = '{"session", "struct nowhere", sizeof(struct flat_session), CB_POOL}'
+    header.write_text(source.replace(old, new))
+    for heat in ((), ("--heat",)):
+        line = fails(capsys, str(header), *heat)
+        assert "the debug information names no type 'struct nowhere'" in line
+
+
 # ---- The picture
 
 
@@ -512,7 +657,7 @@ def test_a_picture_with_heat_and_names_that_xml_needs_escaped() -> None:
     odd = arena(64, member("a", 0, 8, "x<y> & *"), member("b" * 300, 8, 8), name="n<&>" * 60)
     picture = mapsvg.draw(one(odd, heat={("n<&>" * 60, "a"): Heat(1.0, 1.0)}))
     names_are_in_their_boxes(picture)
-    assert "1 r 1 w" in [text for text, *_ in texts(picture)]
+    assert "1r 1w" in [text for text, *_ in texts(picture)]
     titles = [item.text for item in ElementTree.fromstring(picture).iter(f"{SVG}title")]
     assert titles[0] == (
         "a: x<y> & *, 8 B at 0; per packet 1 r 1 w, 0 L1, 0 L2 and 0 LLC misses (simulated)"

@@ -35,31 +35,7 @@ class Trace:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         experiment.add_arguments(parser)
-        simulated = parser.add_argument_group("the simulated memory")
-        simulated.add_argument(
-            "--geometry",
-            metavar="l1=48k/12,l2=2M/16,llc=32M/16",
-            help="size and ways of each cache (default: the host's)",
-        )
-        simulated.add_argument(
-            "--lookups",
-            type=experiment.count,
-            default=tracing.LOOKUPS,
-            metavar="N",
-            help="lookups that are counted (default: 1M)",
-        )
-        simulated.add_argument(
-            "--warm-up",
-            type=experiment.count,
-            default=tracing.WARM_UP,
-            metavar="N",
-            help="lookups before them that are not (default: 250k); 0: the caches begin empty",
-        )
-        simulated.add_argument(
-            "--demand-only",
-            action="store_true",
-            help="software prefetches are counted and bring no line in",
-        )
+        simulated = tracing.add_arguments(parser)
         simulated.add_argument(
             "--curve",
             action="store_true",
@@ -75,14 +51,8 @@ class Trace:
         parser.add_argument("--json", action="store_true", help="print the trace document")
 
     def run(self, arguments: argparse.Namespace) -> int:
-        asked = tracing.Asked(
-            experiment.from_arguments(arguments),
-            arguments.geometry,
-            arguments.lookups,
-            arguments.warm_up,
-            not arguments.demand_only,
-            arguments.curve_rate if arguments.curve else None,
-        )
+        rate = arguments.curve_rate if arguments.curve else None
+        asked = tracing.from_arguments(arguments, rate)
         with Progress(facts=False) as progress:
             result = tracing.trace(asked, progress)
         if arguments.json:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from cachebench.analyze.structmap import ArenaMap, Document, Heat, LayoutMap, Row
-from cachebench.report.maptext import heading, totals
+from cachebench.report.maptext import heading, heat_source, heat_text, totals
 from cachebench.report.text import quantity
 
 CELL = 16
@@ -36,6 +36,9 @@ COLOURS = (
 )
 INK, FAINT, BORDER = "#222222", "#666666", "#8a8a8a"
 EMPTY, HOLE = "#ffffff", "#f0f0f0"
+WARMTH = ((0.0, "#ffffff"), (0.5, "#fdeedd"), (1.5, "#fbd3a6"), (2.5, "#f6ae6a"))
+HOTTEST = "#ea8a3e"
+"""Of members with heat: the colour up to so many reads and writes per packet, and above."""
 
 
 def draw(document: Document) -> str:
@@ -45,6 +48,10 @@ def draw(document: Document) -> str:
     names = ("base: ", "head: ") if document.differences is not None else ("",)
     for name, layout in zip(names, document.maps, strict=True):
         picture.layout(f"{name}{layout.layout}", layout)
+    if document.traced is not None:
+        picture.note(
+            f"r reads, w writes, M L1d misses; the darker, the more: {heat_source(document.traced)}"
+        )
     return picture.text()
 
 
@@ -88,6 +95,9 @@ class _Picture:
             self._arena(arena)
         self._y += 12
 
+    def note(self, text: str) -> None:
+        self._line(text, 11, FAINT)
+
     def _arena(self, arena: ArenaMap) -> None:
         self._y += 10
         self._line(heading(arena), 12, INK)
@@ -108,6 +118,8 @@ class _Picture:
                 self._named(after, arena.line_size, 0, 1, EMPTY, ["next"], "following elements")
             self._y += ROW + 4
         self._line(totals(arena), 11, FAINT)
+        if arena.heat is not None:
+            self._line(f"per packet {heat_text(arena.heat)}", 11, FAINT)
 
     def _ruler(self, line_size: int) -> None:
         self._y += 12
@@ -123,7 +135,7 @@ class _Picture:
                 what = f"{row.kind}, {row.bit_size} bits in byte {row.offset}"
             names, fill = [str(row.kind)], "url(#unused)"
         else:
-            fill = colours[row.member.path]
+            fill = colours[row.member.path] if row.heat is None else _warmth(row.heat)
             path = row.member.path or arena.name
             what = f"{path}: {row.member.type_name}, {row.size} B at {row.offset}"
             names = [path, row.member.name]
@@ -133,7 +145,7 @@ class _Picture:
                     f"{quantity(row.heat.l2_misses, 3)} L2 and "
                     f"{quantity(row.heat.llc_misses, 3)} LLC misses (simulated)"
                 )
-        below = _heat(row.heat) if row.heat is not None else ""
+        below = [] if row.heat is None else _below(row.heat)
         self._named(part.first, part.after, part.lane, part.lanes, fill, names, what, below)
 
     def _named(
@@ -145,18 +157,19 @@ class _Picture:
         fill: str,
         names: Sequence[str],
         what: str,
-        below: str = "",
+        below: Sequence[str] = (),
     ) -> None:
         self._box(first, after, lane, lanes, fill, what)
         room, height = (after - first) * CELL - 4, ROW / lanes
         left = MARGIN + LABEL + first * CELL + 2
         middle = self._y + lane * height + height / 2
         text, size = _fitted([name for name in names if name], room, height)
-        show_below = bool(below) and lanes == 1 and len(below) * FONTS[-1] * WIDE <= room
+        fitting = [line for line in below if len(line) * FONTS[-1] * WIDE <= room]
+        show_below = bool(fitting) and lanes == 1
         if text:
             self._label(left, middle + size * 0.35 - (7 if show_below else 0), text, size, INK)
         if show_below:
-            self._label(left, middle + 12, below, FONTS[-1], FAINT)
+            self._label(left, middle + 12, fitting[0], FONTS[-1], INK)
 
     def _box(self, first: int, after: int, lane: int, lanes: int, fill: str, what: str) -> None:
         height = ROW / lanes
@@ -256,6 +269,21 @@ def _wrapped(text: str, room: int) -> list[str]:
             parts.append("")
         parts[-1] = f"{parts[-1]} {word}".strip()
     return [part if len(part) <= room else f"{part[: room - 1]}…" for part in parts]
+
+
+def _warmth(heat: Heat) -> str:
+    accesses = heat.reads + heat.writes
+    return next((colour for limit, colour in WARMTH if accesses <= limit), HOTTEST)
+
+
+def _below(heat: Heat) -> list[str]:
+    """What stands below a member's name, the longest first; nothing of an untouched one."""
+    parts = [
+        f"{quantity(number, 2)}{mark}"
+        for number, mark in ((heat.reads, "r"), (heat.writes, "w"), (heat.l1_misses, "M"))
+        if number >= 0.005
+    ]
+    return [" ".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def _heat(heat: Heat) -> str:

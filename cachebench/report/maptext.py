@@ -4,22 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cachebench import geometry
 from cachebench.analyze.structmap import (
     ArenaMap,
     Difference,
     Document,
     Heat,
+    HeatPoint,
     Kind,
     LayoutMap,
     Place,
     Row,
 )
+from cachebench.report.terminal import point
 from cachebench.report.text import quantity
 
 ELEMENTS: dict[Kind, str] = {
@@ -30,7 +34,14 @@ ELEMENTS: dict[Kind, str] = {
     "profiles": "one per QoS profile, shared",
     "rules": "one per rule, shared",
 }
-HEAT = ("reads", "writes", "L1 misses", "L2 misses", "LLC misses")
+HEAT = ("read", "write", "L1d", "L2", "LLC")
+HEAT_TABLE: dict[str, Any] = {
+    "box": box.SIMPLE_HEAD,
+    "pad_edge": False,
+    "show_edge": False,
+    "padding": (0, 1, 0, 0),
+}
+"""Columns beside each other, so that the heat fits 80."""
 
 
 def show(document: Document, console: Console | None = None) -> None:
@@ -42,6 +53,20 @@ def show(document: Document, console: Console | None = None) -> None:
     else:
         base, head = document.maps
         _show_comparison(base, head, document.differences, console)
+    if document.traced is not None:
+        console.print()
+        console.print(escape(heat_source(document.traced)))
+
+
+def heat_source(traced: HeatPoint) -> str:
+    """What the heat is, and where it was counted."""
+    prefetched = "" if traced.prefetch else ", which here bring no line in"
+    return (
+        f"per packet, simulated: {point(traced.spec)}; {geometry.describe(traced.geometry)} "
+        f"({traced.geometry.source}); {traced.lookups:,} lookups after {traced.warm_up:,} of "
+        "warm-up. L1d, L2, LLC: lines missed by loads, stores and software prefetches"
+        f"{prefetched}. Hardware prefetch is not modelled."
+    )
 
 
 def _print(console: Console, text: str) -> None:
@@ -52,7 +77,7 @@ def _print(console: Console, text: str) -> None:
 
 
 def _show_layout(layout: LayoutMap, console: Console) -> None:
-    heat = any(row.heat is not None for arena in layout.arenas for row in arena.rows)
+    heat = any(arena.heat is not None for arena in layout.arenas)
     source = "offsets computed, accesses and misses per packet simulated" if heat else "computed"
     line_size = layout.arenas[0].line_size
     _print(
@@ -64,6 +89,8 @@ def _show_layout(layout: LayoutMap, console: Console) -> None:
             _print(console, heading(arena))
             console.print(_members(arena))
             _print(console, totals(arena))
+            if arena.heat is not None:
+                _print(console, f"all: {heat_text(arena.heat)}")
     scalars = [arena for arena in layout.arenas if arena.scalar]
     if scalars:
         console.print()
@@ -112,6 +139,12 @@ def totals(arena: ArenaMap) -> str:
     return f"{', '.join(parts)}; {straddling}"
 
 
+def heat_text(heat: Heat) -> str:
+    """``2.00 reads, 1.00 writes, 0.98 L1d, 0.50 L2 and 0 LLC misses``."""
+    reads, writes, l1, l2, llc = _heat(heat)
+    return f"{reads} reads, {writes} writes, {l1} L1d, {l2} L2 and {llc} LLC misses"
+
+
 def _bytes(size: int, bits: int) -> str:
     parts = [f"{size} B"] if size else []
     return " and ".join([*parts, _plural(bits, "bit")] if bits else parts)
@@ -122,14 +155,14 @@ def _plural(number: int, word: str) -> str:
 
 
 def _members(arena: ArenaMap) -> Table:
-    heat = any(row.heat is not None for row in arena.rows)
+    heat = arena.heat is not None
     straddling = bool(arena.straddling)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(**HEAT_TABLE) if heat else Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("offset", "size", "line"):
         table.add_column(title, justify="right", no_wrap=True)
     if straddling:
         table.add_column("straddles", justify="right", no_wrap=True)
-    table.add_column("member", no_wrap=heat)
+    table.add_column("member")
     # With the heat there is no room for the types in 80 columns.
     if heat:
         _add_heat_columns(table)
@@ -150,38 +183,38 @@ def _members(arena: ArenaMap) -> Table:
 
 
 def _scalars(arenas: Sequence[ArenaMap]) -> Table:
-    heat = any(row.heat is not None for arena in arenas for row in arena.rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    heat = any(arena.heat is not None for arena in arenas)
+    table = Table(**HEAT_TABLE) if heat else Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("array")
     table.add_column("type")
     table.add_column("size", justify="right")
-    table.add_column("to a line", justify="right")
-    table.add_column("elements")
     if heat:
         _add_heat_columns(table)
+    else:
+        table.add_column("to a line", justify="right")
+        table.add_column("elements")
     for arena in arenas:
         (row,) = (row for row in arena.rows if row.member is not None)
-        cells = [
-            arena.name,
-            _type(row),
-            str(arena.stride),
-            quantity(arena.line_size / arena.stride, 3),
-            ELEMENTS[arena.kind],
-        ]
-        table.add_row(*map(escape, [*cells, *(_heat(row.heat) if heat else ())]))
+        cells = [arena.name, _type(row), str(arena.stride)]
+        if heat:
+            cells += _heat(row.heat)
+        else:
+            cells += [quantity(arena.line_size / arena.stride, 3), ELEMENTS[arena.kind]]
+        table.add_row(*map(escape, cells))
     return table
 
 
 def _add_heat_columns(table: Table) -> None:
     for title in HEAT:
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
 
 
 def _heat(heat: Heat | None) -> list[str]:
     if heat is None:  # of a hole, or where it is not known
         return [""] * len(HEAT)
     numbers = (heat.reads, heat.writes, heat.l1_misses, heat.l2_misses, heat.llc_misses)
-    return [quantity(number, 3) for number in numbers]
+    # None at all is another thing than hardly any.
+    return [f"{number:.2f}" if number else "0" for number in numbers]
 
 
 def _offset(row: Row) -> str:
@@ -237,6 +270,9 @@ def _show_comparison(
         console.print(_differences(changed))
     same = len(differences) - len(changed)
     _print(console, f"unchanged: {_plural(same, 'member')}")
+    if any(arena.heat is not None for arena in (*base.arenas, *head.arenas)):
+        console.print()
+        console.print(_heats(base, head, differences))
 
 
 def _arenas(base: LayoutMap, head: LayoutMap) -> Table:
@@ -278,6 +314,38 @@ def _differences(differences: Iterable[Difference]) -> Table:
         ]
         table.add_row(*map(escape, cells))
     return table
+
+
+def _heats(base: LayoutMap, head: LayoutMap, differences: Iterable[Difference]) -> Table:
+    """Both sides' heat of each member that either side touches."""
+    table = Table(**HEAT_TABLE)
+    table.add_column("\nmember")
+    for side in ("base", "head"):
+        for number, title in enumerate(HEAT):
+            above = side if number == 0 else ""
+            table.add_column(f"{above}\n{title}", justify="right", no_wrap=True)
+    for difference in differences:
+        places = [place for place in (difference.base, difference.head) if place is not None]
+        if any(place.heat not in (None, Heat()) for place in places):
+            cells = [_side_heat(difference.base), _side_heat(difference.head)]
+            # Of a single value the arena has the name.
+            name = places[0].path or places[0].arena
+            table.add_row(escape(name), *cells[0], *cells[1])
+    table.add_section()
+    sides = [_heat(_sum(layout)) for layout in (base, head)]
+    table.add_row("all of these", *sides[0], *sides[1])
+    return table
+
+
+def _side_heat(place: Place | None) -> list[str]:
+    return ["-", *[""] * (len(HEAT) - 1)] if place is None else _heat(place.heat)
+
+
+def _sum(layout: LayoutMap) -> Heat:
+    total = Heat()
+    for arena in layout.arenas:
+        total = total.plus(arena.heat or Heat())
+    return total
 
 
 def _place(place: Place | None) -> tuple[str, str]:
