@@ -3,32 +3,19 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
-from cachebench.cardmodel import IN_FLIGHT, Cache, MachineCard, PageCard
+from cachebench.analyze import plotstyle
+from cachebench.analyze.plotstyle import binary, finish, mark
+from cachebench.cardmodel import IN_FLIGHT, MachineCard, PageCard
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = {"4k": "#c2553f", "thp": "#2f6f9f", "2m": "#4c8c4a", "1g": "#7a5aa6"}
 """One per page size, told apart by lightness as well."""
 MARKERS = {"4k": "o", "thp": "s", "2m": "^", "1g": "D"}
-INK, GRID = "#333333", "#dddddd"
-STYLE = {
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "cachebench",  # the same card gives the same file
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-}
 NS_TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SIZE_TICKS = tuple(1 << shift for shift in range(14, 32, 2))
 
@@ -37,19 +24,14 @@ def svg(card: MachineCard) -> str:
     """The picture as SVG text. Raises ValueError if nothing was measured."""
     if not any(page.latency for page in card.pages):
         raise ValueError("the card holds no measured working set")
-    # Here, since importing it takes longer than most commands run.
-    import matplotlib
-    from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type,unused-ignore]
-        figure = Figure(figsize=(10, 4.2), layout="constrained")
+    def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         _latency(left, card)
         _throughput(right, card)
         figure.suptitle(f"{card.key.cpu}, Linux {card.key.kernel}", fontsize=9)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
+
+    return plotstyle.svg(10, 4.2, draw)
 
 
 def _latency(axes: Axes, card: MachineCard) -> None:
@@ -74,33 +56,16 @@ def _latency(axes: Axes, card: MachineCard) -> None:
         )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks(SIZE_TICKS, [_binary(size) for size in SIZE_TICKS])
+    axes.set_xticks(SIZE_TICKS, [binary(size) for size in SIZE_TICKS])
     axes.set_yticks(NS_TICKS, list(map(str, NS_TICKS)))
     axes.minorticks_off()
     measured = [point for page in card.pages for point in page.latency]
     axes.set_xlim(min(p.bytes for p in measured) / 1.2, max(p.bytes for p in measured) * 1.2)
     axes.set_ylim(min(p.low for p in measured) / 1.3, max(p.high for p in measured) * 1.6)
     for cache in card.caches:
-        _mark(axes, cache)
-    _finish(axes, "working set", "ns per dependent load", "Latency")
+        mark(axes, cache.name, cache.bytes)
+    finish(axes, "working set", "ns per dependent load", "Latency")
     axes.legend(loc="lower right")
-
-
-def _mark(axes: Axes, cache: Cache) -> None:
-    low, high = axes.get_xlim()
-    if low < cache.bytes < high:
-        axes.axvline(cache.bytes, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-        axes.annotate(
-            f"{cache.name} {_binary(cache.bytes)}",
-            (cache.bytes, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(-3, -2),
-            textcoords="offset points",
-            rotation=90,
-            ha="right",
-            va="top",
-            fontsize=8,
-        )
 
 
 def _throughput(axes: Axes, card: MachineCard) -> None:
@@ -113,7 +78,7 @@ def _throughput(axes: Axes, card: MachineCard) -> None:
             marker=MARKERS[page.pages],
             markersize=4,
             linewidth=1.2,
-            label=f"{page.pages} pages, {_binary(_largest(page))}",
+            label=f"{page.pages} pages, {binary(_largest(page))}",
         )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -123,25 +88,9 @@ def _throughput(axes: Axes, card: MachineCard) -> None:
     drawn = [p.ns for page in card.pages for p in page.throughput if p.bytes == _largest(page)]
     if drawn:
         axes.set_ylim(min(drawn) / 1.3, max(drawn) * 1.3)
-    _finish(axes, "lines in flight", "ns per random line", "Throughput")
+    finish(axes, "lines in flight", "ns per random line", "Throughput")
     axes.legend(loc="upper right")
 
 
 def _largest(page: PageCard) -> int:
     return max((point.bytes for point in page.throughput), default=0)
-
-
-def _finish(axes: Axes, x: str, y: str, title: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.grid(color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-
-
-def _binary(size: int) -> str:
-    """A short label: ``48K``, ``2M``, ``1G``."""
-    for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
-        if size >= 1 << shift:
-            return f"{size / (1 << shift):.3g}{unit}"
-    return str(size)

@@ -10,11 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cachebench.tracemodel import TraceSample
+from cachebench.tracemodel import Curve, TraceSample
 
 LINE = 64
-SIZES = tuple(1 << shift for shift in range(15, 31))
-"""32 KiB … 1 GiB."""
+SIZES = (*(steps << shift for shift in range(13, 28) for steps in (4, 5, 6, 7)), 1 << 30)
+"""32 KiB … 1 GiB, four to a power of two: where buckets of the distances begin, so that
+nothing is rounded."""
+
+
+def evaluate(sample: TraceSample) -> Curve:
+    """The curve at all sizes. Raises ValueError if the trace recorded none."""
+    objects = misses(sample)
+    total = tuple(map(sum, zip(*objects.values(), strict=True)))
+    return Curve(cache_bytes=SIZES, objects=objects, total=total)
 
 
 def misses(sample: TraceSample, sizes: Sequence[int] = SIZES) -> dict[str, tuple[float, ...]]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from cachebench.cardmodel import MachineCard
-from cachebench.tracemodel import Geometry, Object, Simulation, TraceSample
+from cachebench.tracemodel import Curve, Geometry, Object, Simulation, TraceSample
 
 SCHEMA = "cachebench.run/1"
 
@@ -303,6 +303,8 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[Object, ...]
     """What ``sample`` tells of each lookup, by object, stage and member."""
     sample: TraceSample
+    curve: Curve | None = None
+    """What its stack distances tell, if they were asked for."""
 
 
 class TraceResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,6 +69,15 @@ class TraceSample(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of the traced lookups, warm-up included."""
 
 
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """Misses per lookup of fully associative LRU caches, by loads and stores."""
+
+    cache_bytes: tuple[int, ...]
+    objects: dict[str, tuple[float, ...]]
+    """By arena, at each of the sizes; of arenas with a line that was followed."""
+    total: tuple[float, ...]
+
+
 class Heat(msgspec.Struct, frozen=True, kw_only=True):
     """Accesses and missed lines per lookup; what software prefetches did is apart."""
 

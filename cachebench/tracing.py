@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cachebench import build, catalogue, dwarf, experiment, sizing
+from cachebench.analyze import curve
 from cachebench.analyze.lines import objects
 from cachebench.errors import CachebenchError
 from cachebench.geometry import geometry
@@ -16,7 +17,7 @@ from cachebench.machine.environment import collect
 from cachebench.model import Experiment, Traced, TracePlan, TraceResult
 from cachebench.process import run
 from cachebench.python import command
-from cachebench.tracemodel import Geometry, Simulation, TraceSample
+from cachebench.tracemodel import Curve, Geometry, Simulation, TraceSample
 
 LOOKUPS = 1_000_000
 WARM_UP = 250_000
@@ -149,5 +150,15 @@ def _one(
         prefetch_steps=used,
         objects=objects(sample, types),
         sample=sample,
+        curve=None if asked.curve_rate is None else _curve(sample, asked.curve_rate),
     )
     return found, steps
+
+
+def _curve(sample: TraceSample, rate: float) -> Curve:
+    if not any(arena.distances for arena in sample.arenas):
+        raise CachebenchError(
+            f"--curve-rate {rate:g}: the lookups touched no line that is followed; type a "
+            "larger share, 1 for all lines"
+        )
+    return curve.evaluate(sample)

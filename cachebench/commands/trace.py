@@ -8,8 +8,9 @@ import sys
 
 import msgspec
 
-from cachebench import experiment, tracing
-from cachebench.report import tracetext
+from cachebench import experiment, resultfile, tracing
+from cachebench.analyze import curveplot
+from cachebench.report import terminal, tracetext
 from cachebench.report.progress import Progress
 
 CURVE_RATE = 0.1
@@ -49,12 +50,17 @@ class Trace:
             help="share of the lines that the curve follows (default: 0.1; 1 is exact)",
         )
         parser.add_argument("--json", action="store_true", help="print the trace document")
+        parser.add_argument("--svg", metavar="FILE", help="draw the curve, which it implies")
 
     def run(self, arguments: argparse.Namespace) -> int:
-        rate = arguments.curve_rate if arguments.curve else None
+        if arguments.svg:
+            resultfile.check_writable(arguments.svg)
+        rate = arguments.curve_rate if arguments.curve or arguments.svg else None
         asked = tracing.from_arguments(arguments, rate)
         with Progress(facts=False) as progress:
             result = tracing.trace(asked, progress)
+        if arguments.svg:
+            resultfile.write(arguments.svg, curveplot.svg(result, terminal.point(result.spec)))
         if arguments.json:
             document = msgspec.json.format(msgspec.json.encode(result), indent=1)
             sys.stdout.write(document.decode() + "\n")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -11,12 +12,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from cachebench import geometry
-from cachebench.analyze import curve, lines
+from cachebench.analyze import lines
+from cachebench.analyze.plotstyle import binary
 from cachebench.model import Traced, TraceResult
 from cachebench.report.terminal import point
-from cachebench.tracemodel import Geometry, Heat, Object
+from cachebench.tracemodel import Curve, Geometry, Heat, Object
 
 LEVELS = ("L1d", "L2", "LLC")
+TABLE: dict[str, Any] = {
+    "box": box.SIMPLE_HEAD,
+    "pad_edge": False,
+    "show_edge": False,
+    "padding": (0, 1, 0, 0),
+}
 UNBOUNDED = 1000
 """Columns that no table here needs."""
 
@@ -35,11 +43,7 @@ def show(result: TraceResult, console: Console | None = None) -> None:
             console.print(escape(_walks(traced, result.geometry)))
         console.print()
     if result.curve_rate is not None:
-        console.print(_curves(result))
-        console.print(
-            f"misses per lookup of a fully associative LRU cache of that size, by demand, over "
-            f"{result.curve_rate:g} of the lines (simulated)"
-        )
+        _show_curves(result, console)
     console.print(
         f"per lookup, simulated: {result.lookups:,} lookups after {result.warm_up:,} of warm-up"
         f"{', in which each line is brought in once' if result.warm_up else ''}. "
@@ -53,7 +57,7 @@ def show(result: TraceResult, console: Console | None = None) -> None:
 def _table(traced: Traced, shape: Geometry, *, walks: bool) -> Table:
     found = traced.objects
     present = [level for level in range(3) if _ever(found, level)] or [0]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table = Table(**TABLE)
     table.add_column(escape(traced.layout), no_wrap=True)
     for title in ("lines", "read", "write"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -91,19 +95,42 @@ def _walks(traced: Traced, shape: Geometry) -> str:
     return f"{traced.layout}: {total:.2f} walks{': ' if parts else ''}{', '.join(parts)}"
 
 
-def _curves(result: TraceResult) -> Table:
-    """Cache sizes are rows; layouts are columns, all their arenas together."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def _show_curves(result: TraceResult, console: Console) -> None:
+    """Layouts beside each other by size, then the objects of each."""
+    curves = [(traced, traced.curve) for traced in result.results if traced.curve is not None]
+    table = Table(**TABLE)
     table.add_column("cache", justify="right")
-    totals = []
-    for traced in result.results:
-        table.add_column(escape(traced.layout), justify="right")
-        by_arena = curve.misses(traced.sample).values()
-        totals.append([sum(column) for column in zip(*by_arena, strict=True)])
-    for row, size in enumerate(curve.SIZES):
-        text = f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
-        table.add_row(text, *(f"{total[row]:.2f}" for total in totals))
+    for traced, _ in curves:
+        table.add_column(escape(traced.layout), justify="right", no_wrap=True)
+    for size in (1 << shift for shift in range(15, 31)):
+        table.add_row(binary(size), *(_at(c, c.total, size) for _, c in curves))
+    console.print(table, "")
+    for traced, each in curves:
+        console.print(_objects(traced, each), "")
+    console.print(
+        "misses per lookup of a fully associative LRU cache of that size, by loads and stores, "
+        f"over {result.curve_rate:g} of the lines (simulated)"
+    )
+
+
+def _objects(traced: Traced, curve: Curve) -> Table:
+    sizes = [*(1 << shift for shift in range(15, 30, 2)), 1 << 30]
+    table = Table(**TABLE)
+    table.add_column(escape(traced.layout))
+    for size in sizes:
+        table.add_column(binary(size), justify="right", no_wrap=True)
+    for each in traced.objects:
+        values = curve.objects.get(each.name)
+        # None of its lines is among those that are followed.
+        cells = ["-"] * len(sizes) if values is None else [_at(curve, values, s) for s in sizes]
+        table.add_row(escape(each.name), *cells)
+    table.add_section()
+    table.add_row("all", *(_at(curve, curve.total, size) for size in sizes))
     return table
+
+
+def _at(curve: Curve, values: Sequence[float], size: int) -> str:
+    return _number(values[curve.cache_bytes.index(size)])
 
 
 def _ever(found: Sequence[Object], level: int) -> bool:
