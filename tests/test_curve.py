@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -190,12 +191,50 @@ def test_the_picture_has_each_object_the_total_and_the_caches(
     assert file.read_text() == picture
 
 
-def paths(picture: str, axes: int) -> list[str]:
-    """Of the curves in one of the panels: all have as many points as there are sizes."""
+Points = list[tuple[float, float]]
+
+
+def panel(picture: str, number: int) -> Any:
     root = ElementTree.fromstring(picture)
-    (panel,) = [item for item in root.iter(f"{SVG}g") if item.get("id") == f"axes_{axes}"]
-    data = [item.attrib["d"] for item in panel.iter(f"{SVG}path")]
-    return [each for each in data if len(re.findall("[ML]", each)) > 20]
+    (found,) = [item for item in root.iter(f"{SVG}g") if item.get("id") == f"axes_{number}"]
+    return found
+
+
+def points(path: str) -> Points:
+    numbers = [float(number) for number in re.findall(r"-?[0-9.]+", path)]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def curves(picture: str, number: int) -> list[Points]:
+    """Strokes of a panel that go over all sizes: totals."""
+    found = [
+        points(item.attrib["d"])
+        for item in panel(picture, number).iter(f"{SVG}path")
+        if "fill: none" in item.get("style", "")
+    ]
+    return [each for each in found if len(each) > 20]
+
+
+def bands(picture: str, number: int) -> list[tuple[str, Points, Points]]:
+    """Colour, upper and lower edge of each object in a panel, from left to right."""
+    found = []
+    for group in panel(picture, number).iter(f"{SVG}g"):
+        path, use = group.find(f"{SVG}defs/{SVG}path"), group.find(f"{SVG}g/{SVG}use")
+        if path is None or use is None or "z" not in path.attrib["d"]:
+            continue
+        edges: dict[float, list[float]] = {}
+        for x, y in points(path.attrib["d"]):
+            edges.setdefault(x + float(use.attrib["x"]), []).append(y + float(use.attrib["y"]))
+        (colour,) = re.findall(r"fill: (#\w+)", use.attrib["style"])
+        upper = [(x, min(edges[x])) for x in sorted(edges)]
+        found.append((colour, upper, [(x, max(edges[x])) for x in sorted(edges)]))
+    return found
+
+
+def lies_on(edge: Points, other: Points) -> bool:
+    return len(edge) == len(other) and all(
+        math.dist(a, b) < 0.01 for a, b in zip(edge, other, strict=True)
+    )
 
 
 def test_several_layouts_have_a_panel_each_and_one_for_their_totals() -> None:
@@ -204,25 +243,54 @@ def test_several_layouts_have_a_panel_each_and_one_for_their_totals() -> None:
     picture = curveplot.svg(result(traced("a", wide, low), traced("b", low)), "a title")
     assert "a title" in texts(picture)
     assert texts(picture).count("all layouts") == 1
-    assert len(paths(picture, 1)) == 2  # two totals
-    assert len(set(paths(picture, 2))) == 3  # a's total and its objects
-    assert len(paths(picture, 3)) == 2
+    assert [len(curves(picture, number)) for number in (1, 2, 3)] == [2, 1, 1]
+    assert [len(bands(picture, number)) for number in (1, 2, 3)] == [0, 2, 1]
+    # One scale: b's total is where it is among the totals, only in another row.
+    first, second = curves(picture, 1)[1], curves(picture, 3)[0]
+    down = second[0][1] - first[0][1]
+    assert all(q[1] - p[1] == pytest.approx(down) for p, q in zip(first, second, strict=True))
     assert "axes_5" not in picture
     # No LLC is simulated here.
     assert {"L1d 48K", "L2 2M"} <= set(texts(picture))
     assert not any("LLC" in text for text in texts(picture))
 
 
-def test_one_name_has_one_style_in_all_panels() -> None:
-    x, y = arena("x", (2048, 30.0)), arena("y", (2048, 20.0))
-    styles = curveplot._styles(["x", "y", "x", *map(str, range(30))])
-    assert styles["x"] != styles["y"]
-    assert len({str(style) for style in styles.values()}) == 24  # eight colours, three strokes
-    picture = curveplot.svg(result(traced("a", x, y), traced("b", y)), "")
-    for panel in (2, 3):
-        root = ElementTree.fromstring(picture)
-        (axes,) = [item for item in root.iter(f"{SVG}g") if item.get("id") == f"axes_{panel}"]
-        assert any(styles["y"]["color"] in (item.get("style") or "") for item in axes.iter())
+def test_objects_stand_on_each_other_up_to_the_total() -> None:
+    x, y = arena("x", (1024, 60.0), (2048, 90.0)), arena("y", (4096, 150.0), (65536, 300.0))
+    unused = arena("z", (0, 50.0))
+    picture = curveplot.svg(result(traced("a", x, unused, y)), "")
+    (total,) = curves(picture, 1)
+    (_, x_top, x_bottom), (_, y_top, y_bottom) = bands(picture, 1)
+    assert lies_on(x_top, total)
+    assert lies_on(y_top, x_bottom)
+    level = y_bottom[0][1]
+    assert all(point[1] == pytest.approx(level) for point in y_bottom)
+    # 1.5 misses of x stand on 4.5 of y at 32 KiB.
+    assert (x_bottom[0][1] - x_top[0][1]) * 3 == pytest.approx(level - y_top[0][1])
+    assert [text for text in texts(picture) if text in "xyz"] == ["x", "y"]
+
+
+def test_one_object_has_one_colour_in_all_panels_and_its_parts_have_shades_of_it() -> None:
+    names = ("x", "stats", "y", "stats.bytes", "stats.packets")
+    picture = curveplot.svg(
+        result(
+            traced("a", arena("x", (2048, 30.0)), arena("stats", (2048, 30.0))),
+            traced("b", arena("y", (2048, 30.0)), arena("x", (2048, 20.0))),
+            traced("c", *(arena(name, (2048, 30.0)) for name in names[2:])),
+        ),
+        "",
+    )
+    (x, stats), (y, x_again), (y_again, whole, part) = (
+        [colour for colour, *_ in bands(picture, number)] for number in (2, 3, 4)
+    )
+    assert (x_again, y_again, whole) == (x, y, stats)
+    assert len({x, y, stats, part}) == 4
+    shares = [
+        (int(part[at : at + 2], 16) - int(stats[at : at + 2], 16))
+        / (255 - int(stats[at : at + 2], 16))
+        for at in (1, 3, 5)
+    ]
+    assert shares == pytest.approx([curveplot.PALEST] * 3, abs=0.02)
 
 
 def test_nothing_that_misses_is_a_picture_too() -> None:
