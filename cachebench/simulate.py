@@ -67,10 +67,6 @@ def machine(experiment: Experiment, simulations: list[Simulation], listener: Lis
         return _with_pages(found.card, experiment)
     if not simulations:
         return Machine(None, found.reason if experiment.simulate else NOT_ASKED)
-    listener.message(
-        f"measuring memory in {experiment.pages} pages for this run: {found.reason}; "
-        "cachebench machine keeps a card"
-    )
     try:
         size = max(map(floor.working_set, simulations))
         card = machinecard.measure(listener, largest=int(size), processes=1, pages=experiment.pages)

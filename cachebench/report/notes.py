@@ -110,7 +110,12 @@ def _estimated(result: Result) -> Iterator[str]:
             if result.spec.mode == "serial"
             else "lines that miss L2 x time of a random line"
         )
-        yield f"floor: {how}, by the machine card of {result.machine.created[:10]}"
+        card = (
+            "memory measured in one process of this run; cachebench machine keeps a whole card"
+            if result.machine.processes == 1
+            else f"the machine card of {result.machine.created[:10]}"
+        )
+        yield f"floor: {how}, by {card}"
 
 
 def _intervals(result: Result) -> Iterator[str]:
