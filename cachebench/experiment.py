@@ -30,7 +30,6 @@ UNTIMED = {
     "regions": None,
     "region_ms": DEFAULT.region_ms,
     "cpu": None,
-    "node": None,
     "no_counters": False,
     "no_sim": False,
 }
@@ -184,6 +183,7 @@ def add_arguments(
         _add_timed(running)
     else:
         parser.set_defaults(**UNTIMED)
+    running.add_argument("--node", type=int, metavar="N", help="NUMA node to bind memory to")
     running.add_argument(
         "--march", metavar="CPU", help="compile all layouts here with -march=CPU, e.g. native"
     )
@@ -220,7 +220,6 @@ def _add_timed(running: argparse._ArgumentGroup) -> None:
         help="least CPU time of a region, 15 … 100 (default: 15)",
     )
     running.add_argument("--cpu", type=int, metavar="N", help="CPU to pin the workers to")
-    running.add_argument("--node", type=int, metavar="N", help="NUMA node to bind memory to")
     running.add_argument("--no-counters", action="store_true", help="do not use perf")
     running.add_argument(
         "--no-sim",

@@ -35,7 +35,7 @@ class Trace:
     """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        experiment.add_arguments(parser)
+        experiment.add_arguments(parser, timed=False)
         simulated = tracing.add_arguments(parser)
         simulated.add_argument(
             "--curve",
