@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from cachebench._core import ffi, lib
+from cachebench.core import Pointer
 from cachebench.errors import CachebenchError
 from cachebench.machine.environment import value
 from cachebench.model import Pages
@@ -65,16 +66,18 @@ def host_tlbs(page_bits: int) -> tuple[tuple[Level, Level], str]:
     """
     found = ffi.new("struct cb_tlbs *")
     teller = lib.cb_tlbs_host(found)
-    if teller != ffi.NULL:
-        page = {12: lib.CB_TLB_4K, 21: lib.CB_TLB_2M, 30: lib.CB_TLB_1G}[page_bits]
-        first, second = found.level[page]
-        if first.ways:
-            tlbs = (
-                Level(ways=first.ways, sets=first.sets),
-                Level(ways=second.ways, sets=second.sets),
-            )
-            return tlbs, f"by {ffi.string(teller).decode()}"
-    return TLBS[page_bits], "by default: the CPU tells of none"
+    return tlbs_told(found, "" if teller == ffi.NULL else ffi.string(teller).decode(), page_bits)
+
+
+def tlbs_told(found: Pointer, teller: str, page_bits: int) -> tuple[tuple[Level, Level], str]:
+    """Both levels as they were told, or both by default: one core's first level and another
+    one's second are no CPU's."""
+    page = {12: lib.CB_TLB_4K, 21: lib.CB_TLB_2M, 30: lib.CB_TLB_1G}[page_bits]
+    first, second = (Level(ways=each.ways, sets=each.sets) for each in found.level[page])
+    if first.ways:
+        return (first, second), f"by {teller}"
+    told = "the second level alone" if second.ways else "none"
+    return TLBS[page_bits], f"by default: the CPU tells of {told}"
 
 
 def describe(shape: Geometry) -> str:

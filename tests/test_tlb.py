@@ -151,11 +151,23 @@ def test_the_host_is_asked_and_what_is_not_told_is_said() -> None:
         asked = ffi.new("struct cb_tlbs *")
         name = lib.cb_tlbs_host(asked)
         page = sorted(geometry.TLBS).index(bits)
-        if name != ffi.NULL and asked.level[page][0].ways:
+        first, second = asked.level[page]
+        if name != ffi.NULL and first.ways:
             assert told == f"by {ffi.string(name).decode()}"
-            assert tlbs[0] == Level(ways=asked.level[page][0].ways, sets=asked.level[page][0].sets)
+            assert tlbs[0] == Level(ways=first.ways, sets=first.sets)
         else:
-            assert (tlbs, told) == (default, "by default: the CPU tells of none")
+            none = "the second level alone" if second.ways else "none"
+            assert (tlbs, told) == (default, f"by default: the CPU tells of {none}")
+
+
+def test_a_second_level_that_is_told_alone_is_not_joined_to_a_first_one_by_default() -> None:
+    leaves = (ffi.new("struct cb_cpuid *", leaf)[0] for leaf in ZEN_3_GUEST)
+    found = lib.cb_tlbs_amd(*leaves)
+    assert geometry.tlbs_told(found, "it", 12) == (
+        geometry.TLBS[12],
+        "by default: the CPU tells of the second level alone",
+    )
+    assert geometry.tlbs_told(found, "it", 30) == ((Level(ways=64, sets=1),) * 2, "by it")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="CPUID is of x86-64 alone")
