@@ -229,6 +229,30 @@ uint64_t cb_arm_reprofile(struct cb_arm *arm, uint32_t profile, struct cb_qos qo
 	return arm->ops->reprofile(arm, profile, qos);
 }
 
+int cb_arm_elements(const struct cb_arm *arm, uint32_t number, struct cb_elements *elements)
+{
+	const struct cb_ops *ops = arm->ops;
+	const struct cb_table *table = &arm->table;
+	uint32_t own = number - 2; /* wraps for the table's arrays, which come first */
+
+	if (number == 0)
+		*elements = (struct cb_elements){&ops->table_arenas[0], table->buckets,
+						 (uint64_t)table->bucket_bitmask + 1};
+	else if (number == 1)
+		*elements = (struct cb_elements){&ops->table_arenas[1], table->key_store,
+						 (uint64_t)table->capacity + 1};
+	else if (own < ops->layout_arena_count)
+		*elements =
+			(struct cb_elements){&ops->layout_arenas[own], arm->heap.arena[own].base,
+					     arm->heap.arena[own].count};
+	else if (own == ops->layout_arena_count)
+		*elements = (struct cb_elements){&rule_arena, (const char *)arm->heap.rules,
+						 arm->sessions.rule_count};
+	else
+		return 0;
+	return 1;
+}
+
 int cb_arm_arena(const struct cb_arm *arm, uint32_t index, const char **name, uint64_t *start,
 		 uint64_t *bytes)
 {

@@ -53,6 +53,17 @@ void cb_arm_close(struct cb_arm *arm);
  * number of objects written. */
 uint64_t cb_arm_reprofile(struct cb_arm *arm, uint32_t profile, struct cb_qos qos);
 
+/* One array whose elements lookups may touch. */
+struct cb_elements {
+	const struct cb_arena_spec *spec;
+	const char *base;
+	uint64_t count;
+};
+
+/* The arrays by number from 0: buckets, key entries, the layout's own in the order
+ * of their declaration, rules. Returns 0 when there is no more. */
+int cb_arm_elements(const struct cb_arm *arm, uint32_t number, struct cb_elements *elements);
+
 /* Mapped arenas, for /proc/PID/smaps: `index` from 0; 0 when there is no more.
  * `name` is valid as long as the arm's kernel is. */
 int cb_arm_arena(const struct cb_arm *arm, uint32_t index, const char **name, uint64_t *start,

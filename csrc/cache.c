@@ -97,6 +97,34 @@ struct cb_cache_miss cb_cache_access(struct cb_cache *cache, uint64_t line)
 	};
 }
 
+/* The same for several numbers: a level has missed if it lacked any. */
+static uint32_t touch_levels_span(const struct level *levels, uint32_t count, uint64_t first,
+				  uint64_t last)
+{
+	uint32_t missed = 0;
+
+	for (; missed < count; missed++) {
+		const struct level *level = &levels[missed];
+		int all = 1;
+
+		for (uint64_t number = first; number <= last; number++)
+			all &= touch(ways_of(level, number), level->associativity, number);
+		if (all)
+			break;
+	}
+	return missed;
+}
+
+struct cb_cache_miss cb_cache_access_span(struct cb_cache *cache, uint64_t first, uint64_t last)
+{
+	return (struct cb_cache_miss){
+		.levels = (uint8_t)touch_levels_span(cache->cache, cache->cache_count, first, last),
+		.tlb = (uint8_t)touch_levels_span(cache->tlb, cache->tlb_count,
+						  first >> cache->page_shift,
+						  last >> cache->page_shift),
+	};
+}
+
 static int level_open(struct level *level, const char *name, struct cb_cache_shape shape, char *why,
 		      size_t why_size)
 {

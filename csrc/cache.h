@@ -39,6 +39,10 @@ struct cb_cache_miss {
 	uint8_t tlb;    /* number of TLB levels that missed */
 };
 
+/* Accesses the lines from `first` to `last` as one, the way callgrind does: a level
+ * misses, and the next one is asked for all of them, if it lacks any. */
+struct cb_cache_miss cb_cache_access_span(struct cb_cache *cache, uint64_t first, uint64_t last);
+
 /* Accesses the 64-byte line `line` (an address divided by 64). */
 struct cb_cache_miss cb_cache_access(struct cb_cache *cache, uint64_t line);
 

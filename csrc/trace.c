@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arm.h"
+
 enum {
 	LINE_BITS = 6,
 	BUFFER_EVENTS = 4096,
@@ -42,6 +44,7 @@ struct cb_trace {
 	struct cb_cache *cache;
 	struct cb_stackdist *distances; /* or NULL */
 	int prefetch;
+	int one_miss;
 	int counted;
 	const char *fault;
 	uint64_t lookups;
@@ -96,6 +99,14 @@ static void record_distance(struct cb_trace *t, const struct range *range, uint6
 		t->fault = "no memory for stack distances";
 }
 
+static void add_miss(struct cb_trace_count *count, struct cb_cache_miss miss)
+{
+	for (int level = 0; level < miss.levels; level++)
+		count->missed[level]++;
+	for (int level = 0; level < miss.tlb; level++)
+		count->tlb_missed[level]++;
+}
+
 static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
 {
 	const struct range *range = find_range(t, event->address);
@@ -117,13 +128,11 @@ static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
 		return;
 	first = (range->canonical + offset) >> LINE_BITS;
 	last = (range->canonical + offset + event->bytes - 1) >> LINE_BITS;
+	if (t->one_miss)
+		add_miss(count, cb_cache_access_span(t->cache, first, last));
 	for (uint64_t line = first; line <= last; line++) {
-		struct cb_cache_miss miss = cb_cache_access(t->cache, line);
-
-		for (int level = 0; level < miss.levels; level++)
-			count->missed[level]++;
-		for (int level = 0; level < miss.tlb; level++)
-			count->tlb_missed[level]++;
+		if (!t->one_miss)
+			add_miss(count, cb_cache_access(t->cache, line));
 		if (event->kind == CB_TRACE_PREFETCH)
 			continue;
 		demand_line(t, event->lookup, line, range->arena);
@@ -216,20 +225,11 @@ static int by_address(const void *a, const void *b)
 
 static int add_arenas(struct cb_trace *t, const struct cb_arm *arm)
 {
-	const struct cb_ops *ops = arm->ops;
-	const struct cb_arena_spec *bucket = &ops->table_arenas[0], *key = &ops->table_arenas[1];
+	struct cb_elements e;
 	int failed = 0;
 
-	failed |= add_arena(t, bucket->name, bucket->type, bucket->stride, arm->table.buckets,
-			    (uint64_t)arm->table.bucket_bitmask + 1);
-	failed |= add_arena(t, key->name, key->type, key->stride, arm->table.key_store,
-			    (uint64_t)arm->table.capacity + 1);
-	for (uint32_t i = 0; i < ops->layout_arena_count; i++)
-		failed |= add_arena(t, ops->layout_arenas[i].name, ops->layout_arenas[i].type,
-				    ops->layout_arenas[i].stride, arm->heap.arena[i].base,
-				    arm->heap.arena[i].count);
-	failed |= add_arena(t, "rules", "struct cb_rule", sizeof(struct cb_rule), arm->heap.rules,
-			    arm->sessions.rule_count);
+	for (uint32_t i = 0; cb_arm_elements(arm, i, &e); i++)
+		failed |= add_arena(t, e.spec->name, e.spec->type, e.spec->stride, e.base, e.count);
 	qsort(t->range, t->arena_count, sizeof *t->range, by_address);
 	return failed;
 }
@@ -276,6 +276,11 @@ int cb_trace_curve(struct cb_trace *t, double rate, char *why, size_t why_size)
 	for (uint32_t i = 0; i < t->arena_count; i++)
 		t->arena[i].distances = cb_stackdist_histogram(t->distances, i);
 	return 0;
+}
+
+void cb_trace_one_miss(struct cb_trace *t)
+{
+	t->one_miss = 1;
 }
 
 int cb_trace_run(struct cb_trace *t, struct cb_arm *arm, const struct cb_ops *ops,

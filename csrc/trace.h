@@ -79,6 +79,10 @@ void cb_trace_close(struct cb_trace *trace);
  * with a line in `why`. */
 int cb_trace_curve(struct cb_trace *trace, double rate, char *why, size_t why_size);
 
+/* From now on an access to several lines is one miss of a level at most, as
+ * cb_cache_access_span has it; otherwise it is one for each line that missed. */
+void cb_trace_one_miss(struct cb_trace *trace);
+
 /* Looks the stream up with a traced kernel (`ops` with a `trace` function) on the
  * arm's table. With `counted` 0 it is the warm-up. Returns 0, or -1 with a line. */
 int cb_trace_run(struct cb_trace *trace, struct cb_arm *arm, const struct cb_ops *ops,

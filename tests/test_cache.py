@@ -67,8 +67,13 @@ class NaiveHierarchy:
         self.levels = [NaiveLevel(ways, sets) for ways, sets in shapes if ways > 0]
 
     def missed(self, number: int) -> int:
+        return self.missed_span([number])
+
+    def missed_span(self, numbers) -> int:
+        """Each level is asked for all numbers, and has missed if it lacked any."""
         for depth, level in enumerate(self.levels):
-            if not level.misses(number):
+            found = [level.misses(number) for number in numbers]  # all of them, not up to one
+            if not any(found):
                 return depth
         return len(self.levels)
 
@@ -99,6 +104,22 @@ def test_every_access_misses_what_a_naive_lru_misses(levels, tlb, page_bits, tra
     expected = [(caches.missed(line), tlbs.missed(line >> (page_bits - 6))) for line in trace]
     with opened_cache(*levels, tlb=tlb, page_bits=page_bits) as cache:
         assert misses(cache, trace) == expected
+
+
+@given(st.tuples(shapes, shapes, shapes), st.tuples(shapes, shapes), traces, st.integers(1, 3))
+def test_an_access_to_several_lines_is_one_miss_at_most(levels, tlb, trace, count):
+    caches, tlbs = NaiveHierarchy(levels), NaiveHierarchy(tlb)
+    spans = [(line, line + count - 1) for line in trace if line + count <= LAST_LINE]
+    expected = [
+        (
+            caches.missed_span(range(first, last + 1)),
+            tlbs.missed_span(range(first // LINES_PER_PAGE, last // LINES_PER_PAGE + 1)),
+        )
+        for first, last in spans
+    ]
+    with opened_cache(*levels, tlb=tlb) as cache:
+        found = [lib.cb_cache_access_span(cache, *span) for span in spans]
+    assert [(miss.levels, miss.tlb) for miss in found] == expected
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,17 @@ def test_the_driver_runs_without_the_proof():
     assert [region["hits"] for region in regions] == [3000, 3000]
 
 
+def test_watched_lookups_are_those_asked_for_and_the_arenas_are_told_before():
+    where, done = output(
+        INSTALLED, "layout=pointer", "verify=0", "watched=70000", "slice=7", "drawn=33", *SMALL
+    )
+    buckets, keys, session, *_, rules = [arena["bytes"] for arena in where["arenas"]]
+    assert (buckets, keys, session, rules) == (256 * 64, 2001 * 32, 2000 * 192, 4096 * 64)
+    assert len(where["arenas"]) == 8
+    assert where["marker"] % 8 == 0
+    assert done == {"watched": 70000}
+
+
 @pytest.mark.parametrize("popularity", ["uniform", "zipf", "campus"])
 def test_the_driver_draws_from_each_popularity(popularity):
     proof, *_ = output(INSTALLED, f"popularity={popularity}", "exponent=0.9", *SMALL)
@@ -116,6 +127,8 @@ def test_the_driver_replays_a_capture_and_its_clones(tmp_path):
         "traffic=/nowhere/file",
         "popularity=capture",
         "mode=fast",
+        "slice=0",
+        "drawn=65537",
         "pages=8k",
         "heap=old",
         "popularity=",
