@@ -32,6 +32,11 @@ def csrc_folder() -> Path:
     return Path(str(resources.files("cachebench") / "csrc"))
 
 
+def driver_path() -> Path:
+    """The C program that runs a plan without Python."""
+    return Path(str(resources.files("cachebench") / "bin" / "cachebench-driver"))
+
+
 def layouts_folder() -> Path:
     """The folder of the built-in headers and of the contract, README.md."""
     return Path(str(resources.files("cachebench") / "layouts"))

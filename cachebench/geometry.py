@@ -83,7 +83,7 @@ def tlbs_told(found: Pointer, teller: str, page_bits: int) -> tuple[tuple[Level,
 def describe(shape: Geometry) -> str:
     """The geometry as the command line takes it."""
     parts = [
-        f"{name}={_size(level.ways * level.sets * LINE)}/{level.ways}"
+        f"{name}={size(level)}"
         for name, level in zip(NAMES, shape.caches, strict=True)
         if level.ways
     ]
@@ -93,6 +93,11 @@ def describe(shape: Geometry) -> str:
         if level.ways
     ]
     return ",".join(parts)
+
+
+def size(level: Level) -> str:
+    """Size and ways of one level: ``48k/12``."""
+    return f"{_size(level.ways * level.sets * LINE)}/{level.ways}"
 
 
 def _size(size: int) -> str:

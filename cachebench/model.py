@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from cachebench.cardmodel import MachineCard
+from cachebench.checkmodel import Callgrind, Lackey
 from cachebench.tracemodel import Curve, Geometry, Object, Simulation, TraceSample
 
 SCHEMA = "cachebench.run/1"
@@ -291,6 +292,9 @@ class TracePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether software prefetches bring lines into the simulated caches."""
     curve_rate: float | None = None
     """Share of the lines that stack distances are recorded of; None: of none."""
+    one_miss: bool = False
+    """Whether an access to two lines is one miss of a level at most, as callgrind has
+    it; otherwise each line counts."""
     seed: int = 1
 
 
@@ -305,6 +309,10 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     sample: TraceSample
     curve: Curve | None = None
     """What its stack distances tell, if they were asked for."""
+    callgrind: Callgrind | None = None
+    """Instructions, and misses by another simulator, where that was asked for."""
+    lackey: Lackey | None = None
+    """Accesses of the plain kernel, where that was asked for."""
 
 
 class TraceResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,6 +67,8 @@ class TraceSample(msgspec.Struct, frozen=True, kw_only=True):
     arenas: tuple[TracedArena, ...]
     seconds: float
     """Wall time of the traced lookups, warm-up included."""
+    counted_seconds: float
+    """Of it, the lookups that were counted."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,8 @@ def _trace(arm: Pointer, traffic: Pointer, ops: Pointer, plan: TracePlan) -> Tra
             trace, plan.curve_rate, why.buffer, why.size
         ):
             raise why.error()
+        if plan.one_miss:
+            lib.cb_trace_one_miss(trace)
         start = time.monotonic()
 
         def look_up(lookups: int, counted: int) -> None:
@@ -68,10 +70,14 @@ def _trace(arm: Pointer, traffic: Pointer, ops: Pointer, plan: TracePlan) -> Tra
         if first and lib.cb_trace_prime(trace, why.buffer, why.size):
             raise why.error()
         look_up(plan.warm_up - first, 0)
+        counted = time.monotonic()
         look_up(plan.lookups, 1)
-        seconds = time.monotonic() - start
+        end = time.monotonic()
         return TraceSample(
-            lookups=lib.cb_trace_lookups(trace), arenas=_arenas(trace), seconds=seconds
+            lookups=lib.cb_trace_lookups(trace),
+            arenas=_arenas(trace),
+            seconds=end - start,
+            counted_seconds=end - counted,
         )
     finally:
         lib.cb_trace_close(trace)

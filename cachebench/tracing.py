@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from cachebench import build, catalogue, dwarf, experiment, sizing
 from cachebench.analyze import curve
@@ -81,11 +83,16 @@ def from_arguments(arguments: argparse.Namespace, curve_rate: float | None = Non
     )
 
 
+def simulated_memory(asked: Asked) -> Geometry:
+    """The memory that is simulated."""
+    return geometry(asked.geometry, collect(), asked.experiment.pages)
+
+
 def trace(asked: Asked, listener: Listener) -> TraceResult:
     """Traces all layouts of the experiment; raises CachebenchError if one fails."""
     if asked.lookups < 1:
         raise CachebenchError("--lookups 0: type a number from 1")
-    shape = geometry(asked.geometry, collect(), asked.experiment.pages)
+    shape = simulated_memory(asked)
     layouts = [catalogue.find(name) for name in asked.experiment.layouts]
     results = []
     for number, layout in enumerate(layouts):
@@ -105,7 +112,7 @@ def trace(asked: Asked, listener: Listener) -> TraceResult:
 
 def simulation(asked: Asked, layout: catalogue.Layout, listen: Callable[[str], None]) -> Simulation:
     """The trace of one layout as results hold it."""
-    shape = geometry(asked.geometry, collect(), asked.experiment.pages)
+    shape = simulated_memory(asked)
     traced, steps = _one(asked, layout, shape, listen)
     return Simulation(
         geometry=shape,
@@ -118,41 +125,71 @@ def simulation(asked: Asked, layout: catalogue.Layout, listen: Callable[[str], N
     )
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """The same kernel twice: plain, which fills, and its trace build, which looks up."""
+
+    layout: str
+    plain: Path | None
+    """As :func:`cachebench.build.artifact` gives it."""
+    ops: Any
+    """Of the plain one."""
+    traced: Path
+
+
+def kernels(layout: catalogue.Layout, point: Experiment) -> Kernels:
+    """Builds both and makes sure that the table will fit into memory."""
+    plain = build.Recipe(layout, key_size=point.key_size, march=point.march, cflags=point.cflags)
+    fill = build.artifact(plain)
+    ops = build.load(fill, layout.name, point.key_size)
+    sizing.check([(layout.name, sizing.footprint(ops, point))], point)
+    traced = build.build(build.Recipe(**(vars(plain) | {"trace": True})))
+    return Kernels(layout.name, fill, ops, traced)
+
+
+def sample(
+    asked: Asked,
+    pair: Kernels,
+    shape: Geometry,
+    listen: Callable[[str], None],
+    one_miss: bool = False,
+) -> TraceSample:
+    """One process of the trace; ``one_miss`` is that of its plan."""
+    plan = TracePlan(
+        experiment=asked.experiment,
+        layout=pair.layout,
+        fill=None if pair.plain is None else str(pair.plain),
+        plugin=str(pair.traced),
+        geometry=shape,
+        lookups=asked.lookups,
+        warm_up=asked.warm_up,
+        prefetch=asked.prefetch,
+        curve_rate=asked.curve_rate,
+        one_miss=one_miss,
+        seed=asked.experiment.seed * 1000,
+    )
+    return run(command("cachebench.tracer"), plan, TraceSample, f"layout {pair.layout}", listen)
+
+
 def _one(
     asked: Asked, layout: catalogue.Layout, shape: Geometry, listen: Callable[[str], None]
 ) -> tuple[Traced, int]:
     """The trace, and the prefetch steps that the layout has."""
     listen("building")
     point = asked.experiment
-    plain = build.Recipe(layout, key_size=point.key_size, march=point.march, cflags=point.cflags)
-    fill = build.artifact(plain)
-    ops = build.load(fill, layout.name, point.key_size)
-    sizing.check([(layout.name, sizing.footprint(ops, point))], point)
-    traced = build.build(build.Recipe(**(vars(plain) | {"trace": True})))
-    types = dwarf.arena_types(build.load(traced, layout.name, point.key_size), traced)
-    plan = TracePlan(
-        experiment=point,
-        layout=layout.name,
-        fill=None if fill is None else str(fill),
-        plugin=str(traced),
-        geometry=shape,
-        lookups=asked.lookups,
-        warm_up=asked.warm_up,
-        prefetch=asked.prefetch,
-        curve_rate=asked.curve_rate,
-        seed=point.seed * 1000,
-    )
-    sample = run(command("cachebench.tracer"), plan, TraceSample, f"layout {layout.name}", listen)
-    steps = int(ops.prefetch_steps)
+    pair = kernels(layout, point)
+    types = dwarf.arena_types(build.load(pair.traced, layout.name, point.key_size), pair.traced)
+    found = sample(asked, pair, shape, listen)
+    steps = int(pair.ops.prefetch_steps)
     used = min(point.session_prefetch, steps) if point.mode == "bulk" else 0
-    found = Traced(
+    traced = Traced(
         layout=layout.name,
         prefetch_steps=used,
-        objects=objects(sample, types),
-        sample=sample,
-        curve=None if asked.curve_rate is None else _curve(sample, asked.curve_rate),
+        objects=objects(found, types),
+        sample=found,
+        curve=None if asked.curve_rate is None else _curve(found, asked.curve_rate),
     )
-    return found, steps
+    return traced, steps
 
 
 def _curve(sample: TraceSample, rate: float) -> Curve:

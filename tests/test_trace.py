@@ -177,7 +177,8 @@ def test_counts_are_the_same_in_every_process_and_environment(tmp_path: Path) ->
             env={**os.environ, "FILLER": "x" * (number * 1237)},
         )
         document = json.loads(done.stdout)
-        del document["results"][0]["sample"]["seconds"]
+        for name in ("seconds", "counted_seconds"):
+            del document["results"][0]["sample"][name]
         documents.append(document)
     assert documents[0] == documents[1] == documents[2]
 
@@ -334,3 +335,13 @@ def test_the_map_shows_the_heat_of_each_member(capsys: pytest.CaptureFixture[str
     heat = {row["member"]["path"]: row["heat"] for row in rows}
     assert heat["stats.bytes"]["writes"] == pytest.approx(1.0)
     assert heat["cold.created"]["reads"] == heat["cold.created"]["writes"] == 0
+
+
+def test_the_time_of_an_access_follows_from_the_document() -> None:
+    asked = tracing.Asked(Experiment(layouts=("flat",), sessions=2000), SMALL, 4000, 1000)
+    (found,) = tracing.trace(asked, Silent()).results
+    accesses = sum(o.heat.reads + o.heat.writes + o.heat.prefetches for o in found.objects)
+    assert 0 < found.sample.counted_seconds < found.sample.seconds
+    assert lines.ns_per_access(found.sample) == pytest.approx(
+        found.sample.counted_seconds * 1e9 / (accesses * 4000)
+    )

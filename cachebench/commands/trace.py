@@ -8,9 +8,9 @@ import sys
 
 import msgspec
 
-from cachebench import experiment, resultfile, tracing
+from cachebench import checking, experiment, resultfile, tracing
 from cachebench.analyze import curveplot
-from cachebench.report import terminal, tracetext
+from cachebench.report import checktext, terminal, tracetext
 from cachebench.report.progress import Progress
 
 CURVE_RATE = 0.1
@@ -49,6 +49,15 @@ class Trace:
             metavar="SHARE",
             help="share of the lines that the curve follows (default: 0.1; 1 is exact)",
         )
+        parser.add_argument(
+            "--with",
+            action="append",
+            dest="tools",
+            choices=checking.TOOLS,
+            default=[],
+            help="also run the lookups under valgrind. callgrind: instructions, and misses by "
+            "its own simulation; lackey: each access of the plain kernel. May be repeated",
+        )
         parser.add_argument("--json", action="store_true", help="print the trace document")
         parser.add_argument("--svg", metavar="FILE", help="draw the curve, which it implies")
 
@@ -58,7 +67,7 @@ class Trace:
         rate = arguments.curve_rate if arguments.curve or arguments.svg else None
         asked = tracing.from_arguments(arguments, rate)
         with Progress(facts=False) as progress:
-            result = tracing.trace(asked, progress)
+            result = checking.trace(asked, arguments.tools, progress)
         if arguments.svg:
             resultfile.write(arguments.svg, curveplot.svg(result, terminal.point(result.spec)))
         if arguments.json:
@@ -66,4 +75,5 @@ class Trace:
             sys.stdout.write(document.decode() + "\n")
         else:
             tracetext.show(result)
+            checktext.show(result)
         return 0
