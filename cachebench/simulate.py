@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cachebench import machinecard, tracing
+from cachebench import build, callgrind, machinecard, stream, tracing
 from cachebench.analyze import floor
 from cachebench.cardmodel import MachineCard
 from cachebench.catalogue import Layout
@@ -46,7 +46,23 @@ def simulate(layout: Layout, experiment: Experiment, listen: Callable[[str], Non
         simulation = tracing.simulation(tracing.Asked(experiment, lookups=LOOKUPS), layout, listen)
     except CachebenchError as error:
         reasons["simulation"] = str(error)
+    try:
+        instructions = _instructions(layout, experiment, listen)
+    except CachebenchError as error:
+        reasons["callgrind"] = str(error)
     return Simulated(simulation, instructions, reasons)
+
+
+def _instructions(
+    layout: Layout, experiment: Experiment, listen: Callable[[str], None]
+) -> Instructions:
+    """In a small table of the same load, which valgrind fills in half a second: what a
+    lookup executes hardly depends on the number of sessions (docs/measurements.md)."""
+    listen("counting instructions")
+    plain = build.Recipe(
+        layout, key_size=experiment.key_size, march=experiment.march, cflags=experiment.cflags
+    )
+    return callgrind.instructions(stream.small(experiment), layout.name, build.artifact(plain))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -191,6 +192,13 @@ def test_a_run_holds_the_trace_the_card_and_the_estimates(
     assert {m["path"] for m in policer["members"]} >= {"policer.tokens", "policer.tick"}
     assert entry["figures"]["memory_wait_share"]["value"] is not None
     assert entry["figures"]["floor_ns_per_lookup"]["value"] > 0
+    counted = entry["figures"]["instructions_per_lookup_sim"]
+    if shutil.which("valgrind") is None:
+        assert "valgrind is not installed" in counted["reason"]
+    else:
+        assert 100 < counted["value"] < 250
+        assert entry["instructions"]["sessions"] == 625
+        assert entry["figures"]["ipc_est"]["source"] == "estimated"
     machine = document["machine"]
     assert [page["pages"] for page in machine["pages"]] == ["thp"]  # type: ignore[index]
     assert not (tmp_path / "cache" / "machine.json").exists()
@@ -198,6 +206,21 @@ def test_a_run_holds_the_trace_the_card_and_the_estimates(
     assert "simulated" in shown
     assert "floor: lines that miss L2 x time of a random line" in shown
     assert resultfile.read(str(tmp_path / "result.json")).machine is not None
+
+
+def test_without_valgrind_a_run_is_whole_but_for_the_instructions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("cc", "gcc", "as", "ld"):
+        if (path := shutil.which(name)) is not None:
+            (tools / name).symlink_to(path)
+    monkeypatch.setenv("PATH", str(tools))
+    document = run(tmp_path, "--sessions", "20k")
+    (entry,) = document["results"]  # type: ignore[misc]
+    assert entry["figures"]["lines_per_lookup"]["value"] == pytest.approx(5.0, abs=0.01)
+    assert "valgrind is not installed" in entry["figures"]["ipc_est"]["reason"]
 
 
 def test_no_sim_leaves_it_out_and_says_so(tmp_path: Path) -> None:
