@@ -40,9 +40,10 @@ def _callgrind(found: dict[str, Callgrind], console: Console) -> None:
         )
     console.print(table)
     first = next(iter(found.values()))
+    inner, outer = (geometry.size(level) for level in first.geometry.caches[:2])
     console.print(
         escape(
-            f"per lookup, {first.tool} (simulated), {geometry.describe(first.geometry)}; the trace "
+            f"per lookup, {first.tool} (simulated), L1d {inner}, last level {outer}; the trace "
             "by its rules: loads and stores alone, no prefetch, and an access to two lines is one "
             "miss at most. Callgrind also counts what the burst evicts of stack and control data"
             f"{'. ' if first.changed else ''}{'; '.join(first.changed)}"
