@@ -95,7 +95,7 @@ def test_watched_lookups_are_those_asked_for_and_the_arenas_are_told_before():
         INSTALLED, "layout=pointer", "verify=0", "watched=70000", "slice=7", "drawn=33", *SMALL
     )
     buckets, keys, session, *_, rules = [arena["bytes"] for arena in where["arenas"]]
-    assert (buckets, keys, session, rules) == (256 * 64, 2001 * 32, 2000 * 192, 4096 * 64)
+    assert (buckets, keys, session, rules) == (512 * 64, 2001 * 32, 2000 * 192, 4096 * 64)
     assert len(where["arenas"]) == 8
     assert where["marker"] % 8 == 0
     assert done == {"watched": 70000}
