@@ -55,6 +55,13 @@ def of_shares(values: Sequence[float]) -> Interval:
     )
 
 
+def of_differences(values: Sequence[float]) -> Interval:
+    """The same for what may be negative, and for parts that sum to a whole: arithmetic."""
+    if not values:
+        raise ValueError("no values")
+    return _student(values)
+
+
 def _student(values: Sequence[float]) -> Interval:
     n = len(values)
     mean = math.fsum(values) / n

@@ -18,7 +18,7 @@ from cachebench.cardmodel import MachineCard
 from cachebench.counters import Counters, find_counters
 from cachebench.errors import CachebenchError
 from cachebench.listener import Listener, Step
-from cachebench.machine.cpus import allowed_cpus, pick_cpu
+from cachebench.machine.cpus import wanted_cpu
 from cachebench.machine.environment import collect, value
 from cachebench.machine.tree import parse_cpu_list
 from cachebench.model import (
@@ -66,7 +66,7 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
     failure in the result; the others go on. Ctrl-C ends the running process and
     gives the layouts that have been measured so far.
     """
-    cpu = _cpu(experiment)
+    cpu = wanted_cpu(experiment.cpu)
     experiment = msgspec.structs.replace(experiment, cpu=cpu, node=_node(experiment, cpu))
     arms = _prepare(experiment, listener)
     listener.step("computing the reference", 0, 1)
@@ -131,15 +131,6 @@ def _versions(counters: Counters) -> dict[str, str]:
     if counters.perf is not None:
         versions["perf"] = ".".join(map(str, counters.perf.version))
     return versions
-
-
-def _cpu(experiment: Experiment) -> int:
-    if experiment.cpu is None:
-        return pick_cpu()
-    if experiment.cpu not in allowed_cpus():
-        allowed = ", ".join(map(str, allowed_cpus()))
-        raise CachebenchError(f"--cpu {experiment.cpu}: this process may use only {allowed}")
-    return experiment.cpu
 
 
 def _node(experiment: Experiment, cpu: int) -> int | None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from cachebench.errors import CachebenchError
 from cachebench.machine.tree import Tree, Unknown, isolated_cpus, online_cpus, parse_cpu_list
 
 
@@ -28,6 +29,17 @@ def allowed_cpus(root: Path = Path("/")) -> tuple[int, ...]:
     if not isolated or mask != others:
         return tuple(sorted(mask))
     return tuple(sorted(mask | {cpu for cpu in isolated if _accepts(cpu, mask)}))
+
+
+def wanted_cpu(typed: int | None) -> int:
+    """The CPU that --cpu names, or else pick_cpu(). Raises CachebenchError if it may not
+    be used."""
+    if typed is None:
+        return pick_cpu()
+    if typed not in allowed_cpus():
+        allowed = ", ".join(map(str, allowed_cpus()))
+        raise CachebenchError(f"--cpu {typed}: this process may use only {allowed}")
+    return typed
 
 
 def pick_cpu(root: Path = Path("/"), allowed: Collection[int] | None = None) -> int:
