@@ -11,6 +11,7 @@ from cachebench.commands.export import Export
 from cachebench.commands.layouts import Layouts
 from cachebench.commands.machine import Machine
 from cachebench.commands.map import Map
+from cachebench.commands.profile import Profile
 from cachebench.commands.run import Run
 from cachebench.commands.show import Show
 from cachebench.commands.trace import Trace
@@ -28,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     Run(),
     Show(),
     Trace(),
+    Profile(),
     Export(),
     Layouts(),
     Map(),
