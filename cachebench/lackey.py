@@ -14,6 +14,14 @@ from cachebench.geometry import LINE
 from cachebench.model import Experiment
 from cachebench.valgrind import Valgrind, Watched, Where, run
 
+OPTIONS = (
+    "--tool=lackey",
+    "--trace-mem=yes",
+    "--basic-counts=no",
+    # Else a load is left out whose register is written again unused: prefetches are
+    # nothing to valgrind, and so is a pointer that only names what to prefetch.
+    "--vex-iropt-register-updates=allregs-at-each-insn",
+)
 _DATA = re.compile(rb"^ ([LSM]) ([0-9a-f]+),(\d+)$", re.MULTILINE)
 """A load, a store or both at one place: `` L 1ffeff,8``. Instructions begin with I."""
 
@@ -42,7 +50,7 @@ def touched(
     reader = Reader()
     where = run(
         valgrind,
-        ["--tool=lackey", "--trace-mem=yes", "--basic-counts=no"],
+        OPTIONS,
         experiment,
         layout,
         plugin,
