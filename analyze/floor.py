@@ -16,7 +16,7 @@ from cachebench.model import Experiment
 from cachebench.tracemodel import Simulation
 
 LINE = 64
-L2 = 1
+L1, L2, LLC = range(3)
 
 
 def page_card(machine: MachineCard, spec: Experiment) -> PageCard | None:
@@ -51,8 +51,10 @@ def ns_per_lookup(simulation: Simulation, spec: Experiment, page: PageCard) -> f
     if spec.mode == "serial":
         levels = 1 + spec.hit_ratio * (simulation.levels - 1)
         return card.floor_serial(levels, card.latency(latency, size))
+    # A machine may tell of no L2: the next cache behind the first one is in its place.
+    level = next((n for n in (L2, LLC) if simulation.geometry.caches[n].ways), L1)
     cold = sum(
-        lines.misses_per_lookup(simulation.objects, L2, prefetch=prefetch)
+        lines.misses_per_lookup(simulation.objects, level, prefetch=prefetch)
         for prefetch in (False, True)
     )
     in_flight = {point.in_flight for point in throughput}

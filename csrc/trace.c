@@ -42,6 +42,9 @@ struct demand {
 struct cb_trace {
 	struct cb_tracer tracer; /* first: flush is given this */
 	struct cb_cache *cache;
+	/* Which levels there are: a miss is of the first, the second … of them. */
+	uint8_t cache_level[CB_CACHE_LEVELS];
+	uint8_t tlb_level[CB_TLB_LEVELS];
 	struct cb_stackdist *distances; /* or NULL */
 	int prefetch;
 	int one_miss;
@@ -99,12 +102,13 @@ static void record_distance(struct cb_trace *t, const struct range *range, uint6
 		t->fault = "no memory for stack distances";
 }
 
-static void add_miss(struct cb_trace_count *count, struct cb_cache_miss miss)
+static void add_miss(const struct cb_trace *t, struct cb_trace_count *count,
+		     struct cb_cache_miss miss)
 {
 	for (int level = 0; level < miss.levels; level++)
-		count->missed[level]++;
+		count->missed[t->cache_level[level]]++;
 	for (int level = 0; level < miss.tlb; level++)
-		count->tlb_missed[level]++;
+		count->tlb_missed[t->tlb_level[level]]++;
 }
 
 static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
@@ -129,10 +133,10 @@ static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
 	first = (range->canonical + offset) >> LINE_BITS;
 	last = (range->canonical + offset + event->bytes - 1) >> LINE_BITS;
 	if (t->one_miss)
-		add_miss(count, cb_cache_access_span(t->cache, first, last));
+		add_miss(t, count, cb_cache_access_span(t->cache, first, last));
 	for (uint64_t line = first; line <= last; line++) {
 		if (!t->one_miss)
-			add_miss(count, cb_cache_access(t->cache, line));
+			add_miss(t, count, cb_cache_access(t->cache, line));
 		if (event->kind == CB_TRACE_PREFETCH)
 			continue;
 		demand_line(t, event->lookup, line, range->arena);
@@ -234,6 +238,15 @@ static int add_arenas(struct cb_trace *t, const struct cb_arm *arm)
 	return failed;
 }
 
+static void number_levels(uint8_t *levels, const struct cb_cache_shape *shapes, int count)
+{
+	int found = 0;
+
+	for (int i = 0; i < count; i++)
+		if (shapes[i].ways != 0)
+			levels[found++] = (uint8_t)i;
+}
+
 struct cb_trace *cb_trace_open(const struct cb_arm *arm, const struct cb_cache_geometry *geometry,
 			       int prefetch, char *why, size_t why_size)
 {
@@ -249,6 +262,8 @@ struct cb_trace *cb_trace_open(const struct cb_arm *arm, const struct cb_cache_g
 		cb_trace_close(t);
 		return NULL;
 	}
+	number_levels(t->cache_level, geometry->cache, CB_CACHE_LEVELS);
+	number_levels(t->tlb_level, geometry->tlb, CB_TLB_LEVELS);
 	t->prefetch = prefetch;
 	t->tracer =
 		(struct cb_tracer){.events = t->events, .capacity = BUFFER_EVENTS, .flush = flush};

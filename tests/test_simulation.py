@@ -117,6 +117,17 @@ def test_the_floor_in_bulk_is_cold_lines_times_the_fastest_ns_per_line() -> None
     assert found["floor_ns_per_lookup"].source == "estimated"
 
 
+@pytest.mark.parametrize(("levels", "cold"), [((1, 0, 1), 0.25), ((1, 0, 0), 3.0)])
+def test_without_an_l2_the_floor_is_of_the_lines_that_miss_the_next_cache(
+    levels: tuple[int, int, int], cold: float
+) -> None:
+    first, second, third = (Level(ways=ways, sets=64) for ways in levels)
+    geometry = msgspec.structs.replace(SIMULATION.geometry, caches=(first, second, third))
+    simulation = msgspec.structs.replace(SIMULATION, geometry=geometry)
+    found = figures(evidence(simulation=simulation))["floor_ns_per_lookup"]
+    assert found.value == pytest.approx(cold * 20 / 32)
+
+
 def test_the_floor_in_serial_is_dependent_levels_times_latency() -> None:
     serial = msgspec.structs.replace(SPEC, mode="serial")
     assert figures(evidence(spec=serial))["floor_ns_per_lookup"].value == pytest.approx(3 * 20)

@@ -144,6 +144,19 @@ def test_after_the_warm_up_a_cache_that_holds_all_lines_misses_none() -> None:
     assert lines.lines_per_lookup(warm.objects) == pytest.approx(9.0, abs=0.01)
 
 
+def test_a_miss_is_of_the_level_that_it_is_told_of() -> None:
+    def missed(geometry: str) -> list[float]:
+        experiment = Experiment(layouts=("flat",), sessions=20_000)
+        asked = tracing.Asked(experiment, geometry, 20_000, 5_000, prefetch=False)
+        found = tracing.trace(asked, Silent()).results[0].objects
+        return [lines.misses_per_lookup(found, level, prefetch=False) for level in range(3)]
+
+    l1, l2, llc = missed("l1=48k/12,l2=1M/16")
+    assert l1 > l2 > 1
+    assert llc == 0
+    assert missed("l1=48k/12,llc=1M/16") == [l1, 0.0, l2]
+
+
 def test_software_prefetches_bring_lines_in_and_are_reported_apart() -> None:
     experiment = Experiment(layouts=("flat",), sessions=200_000)
     demand, both = (
