@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import struct
 import subprocess
 import sysconfig
@@ -313,6 +314,28 @@ def test_the_file_is_written_even_if_the_reader_of_the_table_has_gone(tmp_path: 
         process.stdout.close()
         assert process.wait() == 0
     assert resultfile.read(str(file)).results[0].layout == "flat"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["layouts"],
+        ["map", "flat"],
+        ["map", "--base", "flat", "--head", "soa"],
+        ["trace", "--layout", "flat", "--sessions", "5k", "--lookups", "5k"],
+    ],
+)
+def test_a_report_whose_reader_has_gone_is_no_failure(arguments: list[str]) -> None:
+    command = str(Path(sysconfig.get_path("scripts")) / "cachebench")
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [command, *arguments], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_symbolic_link_stays_one_and_a_device_is_written_to(

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from cachebench.cardmodel import IN_FLIGHT, Latency, MachineCard, PageCard, Throughput
 from cachebench.machinecard import size_text
+from cachebench.report.console import Terminal
 
 NOTE = (
     "All figures are measured: thread CPU time, median (lowest … highest) over {} processes on "
@@ -21,7 +22,7 @@ NOTE = (
 
 def show(card: MachineCard, console: Console | None = None) -> None:
     """Latency by working set, time per line by lines in flight, and what both tell."""
-    console = console or Console(highlight=False)
+    console = console or Terminal()
     console.print(escape(f"{card.key.cpu}; Linux {card.key.kernel}; {card.key.pages}"))
     console.print(_latency(card))
     console.print(_throughput(card))

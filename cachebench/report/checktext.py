@@ -11,11 +11,12 @@ from rich.table import Table
 from cachebench import geometry
 from cachebench.checkmodel import Callgrind, Lackey
 from cachebench.model import TraceResult
+from cachebench.report.console import Terminal
 
 
 def show(result: TraceResult, console: Console | None = None) -> None:
     """What was asked of valgrind, for all layouts; nothing if nothing was."""
-    console = console or Console(highlight=False)
+    console = console or Terminal()
     by_callgrind = {t.layout: t.callgrind for t in result.results if t.callgrind is not None}
     by_lackey = {t.layout: t.lackey for t in result.results if t.lackey is not None}
     if by_callgrind:

@@ -23,6 +23,7 @@ from cachebench.analyze.structmap import (
     Place,
     Row,
 )
+from cachebench.report.console import Terminal
 from cachebench.report.terminal import point
 from cachebench.report.text import quantity
 
@@ -46,7 +47,7 @@ HEAT_TABLE: dict[str, Any] = {
 
 def show(document: Document, console: Console | None = None) -> None:
     """Prints one map, or two as a comparison."""
-    console = console or Console(highlight=False)
+    console = console or Terminal()
     if document.differences is None:
         for layout in document.maps:
             _show_layout(layout, console)

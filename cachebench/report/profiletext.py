@@ -14,6 +14,7 @@ from rich.table import Table
 from cachebench.hotplaces import NO_STAGE
 from cachebench.model import Figure
 from cachebench.profilemodel import Added, LineSpot, Profile, ProfileResult, SourceLine, Spot
+from cachebench.report.console import Terminal
 from cachebench.report.terminal import point
 from cachebench.report.text import printable
 
@@ -45,7 +46,7 @@ KINDS = (
 
 def show(result: ProfileResult, console: Console | None = None) -> None:
     """Tables by stage, object, member and line, then the layouts' own sources."""
-    console = console or Console(highlight=False)
+    console = console or Terminal()
     console.print(escape(printable(point(result.spec))))
     width = max(console.width, LEAST_WIDTH)
     for kind in KINDS:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
 
 from rich import box
 from rich.console import Console
@@ -14,6 +13,7 @@ from rich.table import Table
 from cachebench.analyze.figures import FIGURES
 from cachebench.analyze.ratios import NAME as RATIO
 from cachebench.model import Experiment, Figure, LayoutResult, Result, Source
+from cachebench.report.console import Terminal
 from cachebench.report.notes import notes
 from cachebench.report.text import interval, printable, scale
 
@@ -35,14 +35,9 @@ ABSENT: dict[Source, str] = {
 FIGURE_WIDTH, LAYOUT_WIDTH, LEAST_WIDTH = 32, 24, 56
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError  # rich would exit with 1, which is a regression
-
-
 def show(result: Result, console: Console | None = None) -> None:
     """Prints the point, the figures and what must be known to read them."""
-    console = console or _Console(highlight=False)
+    console = console or Terminal()
     console.width = max(console.width, LEAST_WIDTH)
     console.print(escape(printable(point(result.spec))))
     per_table = max(1, (console.width - FIGURE_WIDTH) // LAYOUT_WIDTH)
@@ -143,4 +138,4 @@ def layouts(rows: Sequence[tuple[str, str, str, str]], console: Console | None =
     table.add_column("what it is")
     for row in rows:
         table.add_row(*map(escape, row))
-    (console or _Console(highlight=False)).print(table)
+    (console or Terminal()).print(table)

@@ -15,6 +15,7 @@ from cachebench import geometry
 from cachebench.analyze import lines
 from cachebench.analyze.plotstyle import binary
 from cachebench.model import Traced, TraceResult
+from cachebench.report.console import Terminal
 from cachebench.report.terminal import point
 from cachebench.tracemodel import Curve, Geometry, Heat, Object
 
@@ -31,7 +32,7 @@ UNBOUNDED = 1000
 
 def show(result: TraceResult, console: Console | None = None) -> None:
     """One table for each layout."""
-    console = console or Console(highlight=False)
+    console = console or Terminal()
     console.print(escape(point(result.spec)))
     console.print(escape(f"{geometry.describe(result.geometry)} ({result.geometry.source})"))
     for traced in result.results:
