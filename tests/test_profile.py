@@ -11,10 +11,10 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -38,8 +38,19 @@ from cachebench.disassembly import Instruction
 from cachebench.errors import CachebenchError
 from cachebench.inlines import Inlines
 from cachebench.machine.cpus import pick_cpu
-from cachebench.model import Experiment
-from cachebench.profilemodel import WAYS, Operand, ProfileResult, ProfileSample, Steps, Way
+from cachebench.model import Experiment, Figure
+from cachebench.profilemodel import (
+    WAYS,
+    Added,
+    LineSpot,
+    Operand,
+    Profile,
+    ProfileResult,
+    ProfileSample,
+    Spot,
+    Steps,
+    Way,
+)
 from cachebench.report import profiletext
 from cachebench.stepping import PROGRAM_COUNTER, REGISTERS, NoSteps, steps
 
@@ -329,24 +340,49 @@ def test_a_stepped_copy_leaves_this_process_as_it_was() -> None:
 
 
 def test_a_stepped_copy_dies_with_the_process_that_steps_it(tmp_path: Path) -> None:
+    # The copy is inside a system call: one that stands at a step dies of its signal anyway.
     stepped()
     code = (
-        "import os, signal, time\nfrom pathlib import Path\nfrom cachebench.stepping import steps\n"
-        "walk = steps(lambda: time.sleep(60), 1000)\nnext(walk)\nnext(walk)\n"
+        "import os, time\nfrom pathlib import Path\nfrom cachebench.stepping import steps\n"
+        "walk = steps(lambda: time.sleep(60), 1_000_000)\nnext(walk)\n"
         "pid = os.getpid()\n"
         "print(Path(f'/proc/{pid}/task/{pid}/children').read_text(), flush=True)\n"
-        "os.kill(pid, signal.SIGKILL)\n"
+        "for _ in walk:\n    pass\n"
     )
     said = tmp_path / "said"
     with said.open("wb") as output:  # no pipe, whose end would be that of the copy
-        done = subprocess.run([sys.executable, "-c", code], stdout=output, check=False)
-    assert done.returncode == -signal.SIGKILL
-    stat = Path(f"/proc/{int(said.read_text())}/stat")
-    until = time.monotonic() + 10
+        stepper = subprocess.Popen([sys.executable, "-c", code], stdout=output)
+    try:
+        wait_for(lambda: said.read_text().strip() != "", "the copy is not made")
+        copy = int(said.read_text())
+        wait_for(lambda: all(sleeps(copy) for _ in range(50)), "the copy does not sleep")
+    finally:
+        stepper.kill()
+        stepper.wait()
     # Whoever inherits it may leave it a zombie.
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
-        assert time.monotonic() < until, "the copy lives on"
+    wait_for(lambda: state(copy) in "ZX", "the copy lives on")
+
+
+def wait_for(done: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < until, what
         time.sleep(0.01)
+
+
+def state(process: int) -> str:
+    """As /proc has it; X for one that is gone."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return "X"
+    return text.rpartition(")")[2].split()[0]
+
+
+def sleeps(process: int) -> bool:
+    """Between steps its state is t."""
+    time.sleep(0.001)
+    return state(process) == "S"
 
 
 def test_an_address_is_displacement_base_and_scaled_index() -> None:
@@ -525,6 +561,83 @@ def test_the_document_has_the_shares_and_the_text_the_same_places(
         assert expected in shown
     line = max(result.profiles[0].lines, key=lambda spot: spot.share.value or 0)
     assert line.text[:12] in shown
+
+
+def made_up(*names: str) -> ProfileResult:
+    """A profile of layouts that each take a longer time than the one before."""
+
+    def figure(value: float) -> Figure:
+        return Figure(value=value, low=value - 10, high=value + 10, unit="ns", source="measured")
+
+    def made(number: int, name: str) -> Profile:
+        spot = Spot(name="session", share=figure(1.0), ns=figure(1000.0 * number))
+        line = LineSpot(**msgspec.structs.asdict(spot), file="a.h", line=7, text="what waits " * 9)
+        return Profile(
+            layout=name,
+            way="binding",
+            samples=1,
+            lost=0,
+            ns_per_lookup=spot.ns,
+            sampled_ns_per_lookup=spot.ns,
+            stages=(spot,),
+            lines=(line,),
+            objects=(spot,),
+            members=(spot,),
+            source=(),
+        )
+
+    def added(number: int, name: str) -> Added:
+        more = figure(1000.0 * number + 0.5)
+        gains = {"session": more}
+        return Added(
+            base=names[0],
+            head=name,
+            total=more,
+            stages=gains,
+            lines=gains,
+            objects=gains,
+            members=gains,
+        )
+
+    return ProfileResult(
+        schema="cachebench.profile/1",
+        spec=Experiment(layouts=names),
+        period_ns=1000,
+        charged="before",
+        chase_share=1.0,
+        profiles=tuple(made(number, name) for number, name in enumerate(names, 1)),
+        added=tuple(added(number, name) for number, name in enumerate(names[1:], 1)),
+    )
+
+
+def shown(result: ProfileResult, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    profiletext.show(result, console)
+    assert console.width == width
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize(("width", "tables"), [(40, 3), (80, 3), (115, 3), (130, 2), (200, 1)])
+def test_layouts_that_have_no_room_beside_others_have_a_table_of_their_own(
+    width: int, tables: int
+) -> None:
+    text = shown(made_up("base", "one", "two", "three"), width)
+    headers = [line for line in text.splitlines() if line.startswith("by object")]
+    assert len(headers) == tables
+    assert all("base" in line for line in headers)
+    for number, name in enumerate(("one", "two", "three"), 1):
+        assert sum(f"{name} adds" in line for line in headers) == 1
+        value = 1000 * number
+        interval = f"+{value}.5 (+{value - 10}.5 … +{value + 10}.5)"
+        # Of the stage, the object and the member, and each time below, of a lookup.
+        assert text.count(interval) == 6
+
+
+def test_numbers_are_whole_beside_long_names() -> None:
+    names = ("a_layout_with_a_long_name", "another_layout_with_a_long_name")
+    text = shown(made_up(*names), 60)
+    assert f"{names[1]} adds" in text
+    assert text.count("+1000.5 (+990.5 … +1010.5)") == 6
 
 
 @pytest.mark.parametrize(

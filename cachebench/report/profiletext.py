@@ -48,10 +48,9 @@ def show(result: ProfileResult, console: Console | None = None) -> None:
     """Tables by stage, object, member and line, then the layouts' own sources."""
     console = console or Terminal()
     console.print(escape(printable(point(result.spec))))
-    width = max(console.width, LEAST_WIDTH)
     for kind in KINDS:
         if any(kind.spots(profile) for profile in result.profiles):
-            console.print(_table(result, kind, width), "", width=width)
+            _show_tables(result, kind, console)
     for profile in result.profiles:
         for line in _source(profile):
             console.print(escape(printable(line)), no_wrap=True, overflow="ellipsis")
@@ -60,10 +59,52 @@ def show(result: ProfileResult, console: Console | None = None) -> None:
         console.print(escape(printable(text)))
 
 
-def _table(result: ProfileResult, kind: Kind, width: int) -> Table:
+@dataclass(frozen=True)
+class _Grid:
+    """The text of one table; its first column can be cut, the numbers cannot."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    total: Sequence[str]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Widths of all columns but the first."""
+        columns = list(zip(self.header, *self.rows, self.total, strict=True))
+        return tuple(max(map(len, column)) for column in columns[1:])
+
+    @property
+    def numbers_width(self) -> int:
+        """With what is between columns."""
+        return sum(self.numbers) + 2 * len(self.header)
+
+
+def _show_tables(result: ProfileResult, kind: Kind, console: Console) -> None:
+    """As many layouts beside the first one as there is room for, then the next ones."""
+    base, *heads = result.profiles
+    width = console.width
+    rest = list(zip(heads, result.added, strict=True))
+    while True:
+        count = 1
+        grid = _grid(base, rest[:count], kind)
+        while count < len(rest):
+            wider = _grid(base, rest[: count + 1], kind)
+            if wider.numbers_width + LEAST_PLACE > width:
+                break
+            count, grid = count + 1, wider
+        console.width = max(width, LEAST_WIDTH, grid.numbers_width + LEAST_PLACE)
+        console.print(_table(grid, console.width), "")
+        console.width = width
+        rest = rest[count:]
+        if not rest:
+            return
+
+
+def _grid(base: Profile, heads: Sequence[tuple[Profile, Added]], kind: Kind) -> _Grid:
     """Places are rows; each layout has its share and time, each but the first what it adds."""
-    by_name = [{spot.name: spot for spot in kind.spots(profile)} for profile in result.profiles]
-    gains = [kind.gains(added) for added in result.added]
+    profiles = [base, *(profile for profile, _ in heads)]
+    by_name = [{spot.name: spot for spot in kind.spots(profile)} for profile in profiles]
+    gains = [kind.gains(added) for _, added in heads]
     shown, rest = _sorted(by_name, gains)
     rows = []
     for name in shown:
@@ -78,29 +119,25 @@ def _table(result: ProfileResult, kind: Kind, width: int) -> Table:
         rows.append([f"{len(rest)} more", *cells, *more])
     header = [f"by {kind.name}"]
     total = ["a lookup"]
-    for profile in result.profiles:
+    for profile in profiles:
         header += [profile.layout, "ns"]
         total += ["", _number(profile.ns_per_lookup.value)]
-    header += [f"{added.head} adds" for added in result.added]
-    total += [_signed(added.total, kind.intervals) for added in result.added]
-    return _laid_out(header, rows, total, width)
+    header += [f"{added.head} adds" for _, added in heads]
+    total += [_signed(added.total, kind.intervals) for _, added in heads]
+    return _Grid([printable(title) for title in header], rows, total)
 
 
-def _laid_out(
-    header: Sequence[str], rows: Sequence[Sequence[str]], total: Sequence[str], width: int
-) -> Table:
+def _table(grid: _Grid, width: int) -> Table:
     """The numbers whole; the first column has what is left, and is cut there."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    columns = list(zip(header, *rows, total, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    left = max(LEAST_PLACE, width - sum(widths[1:]) - 2 * len(widths))
-    table.add_column(escape(header[0]), no_wrap=True, overflow="ellipsis", max_width=left)
-    for title, needed in zip(header[1:], widths[1:], strict=True):
+    left = width - grid.numbers_width
+    table.add_column(escape(grid.header[0]), no_wrap=True, overflow="ellipsis", max_width=left)
+    for title, needed in zip(grid.header[1:], grid.numbers, strict=True):
         table.add_column(escape(title), justify="right", no_wrap=True, min_width=needed)
-    for row in rows:
+    for row in grid.rows:
         table.add_row(*(escape(printable(cell)) for cell in row))
     table.add_section()
-    table.add_row(*total)
+    table.add_row(*grid.total)
     return table
 
 
