@@ -26,6 +26,8 @@ TLBS: Mapping[int, tuple[Level, Level]] = {
     21: (Level(ways=4, sets=8), Level(ways=8, sets=128)),
     30: (Level(ways=8, sets=1), Level(ways=8, sets=128)),
 }
+MOST_BYTES = 64 << 30
+MOST_ENTRIES = 1 << 24
 NO_LEVEL = Level(ways=0, sets=0)
 
 
@@ -139,6 +141,10 @@ def _parse(text: str) -> dict[str, Level]:
         else:
             name, size, each = match[4], int(match[5]), 1
             what = f"{size} entries", ""
+        if size > (MOST_BYTES if match[1] else MOST_ENTRIES):
+            raise CachebenchError(
+                f"--geometry {part}: at most {'64G' if match[1] else MOST_ENTRIES} can be simulated"
+            )
         if name in levels:
             raise CachebenchError(f"--geometry {text}: {name} is there twice; type it once")
         if ways == 0 or size == 0 or size % (each * ways):

@@ -8,6 +8,7 @@ import platform
 import random
 from dataclasses import dataclass, field
 from importlib import metadata
+from typing import Literal
 
 import msgspec
 
@@ -36,6 +37,7 @@ from cachebench.process import run_worker
 LIBRARIES = ("cachebench", "cffi", "msgspec", "scipy")
 """Whose versions a result names."""
 INTERRUPTED = "interrupted"
+Interrupted = Literal["measurement", "simulation"]
 
 
 @dataclass
@@ -56,7 +58,8 @@ class Outcome:
     """A result, and whether it is all that was asked for."""
 
     result: Result
-    interrupted: bool
+    interrupted: Interrupted | None
+    """What Ctrl-C cut short; without its simulation a measurement is whole."""
 
 
 def run(experiment: Experiment, listener: Listener) -> Outcome:
@@ -74,12 +77,14 @@ def run(experiment: Experiment, listener: Listener) -> Outcome:
     counters = find_counters(cpu, experiment.counters)
     processes = _Processes(experiment, arms, counters, cpu, reference, listener)
     machine = simulate.Machine(None, INTERRUPTED)
-    interrupted = False
+    interrupted: Interrupted | None = "measurement"
     try:
         processes.run()
+        interrupted = "simulation"
         machine = _simulate(experiment, arms, listener)
+        interrupted = None
     except KeyboardInterrupt:
-        interrupted = True
+        pass
     unavailable = counters.unavailable | ({"machine": machine.reason} if machine.reason else {})
     results = with_ratios(
         [_result(a, experiment, machine.card, unavailable) for a in arms if _is_complete(a)]

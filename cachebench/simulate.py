@@ -82,7 +82,7 @@ def machine(experiment: Experiment, simulations: list[Simulation], listener: Lis
     if found.card is not None:
         return _with_pages(found.card, experiment)
     if not simulations:
-        return Machine(None, found.reason if experiment.simulate else NOT_ASKED)
+        return Machine(None, "there is no line trace" if experiment.simulate else NOT_ASKED)
     try:
         size = max(map(floor.working_set, simulations))
         card = machinecard.measure(listener, largest=int(size), processes=1, pages=experiment.pages)

@@ -9,6 +9,7 @@ from pathlib import Path
 from cachebench import build, core
 from cachebench._core import ffi, lib
 from cachebench.core import Pointer
+from cachebench.errors import CachebenchError
 from cachebench.model import Experiment, TracePlan
 from cachebench.say import say, serve
 from cachebench.tracemodel import (
@@ -73,9 +74,15 @@ def _trace(arm: Pointer, traffic: Pointer, ops: Pointer, plan: TracePlan) -> Tra
         counted = time.monotonic()
         look_up(plan.lookups, 1)
         end = time.monotonic()
+        arenas = _arenas(trace)
+        if not any(place.kind != "prefetch" for arena in arenas for place in arena.places):
+            raise CachebenchError(
+                "the trace build reported no load or store: its instrumentation is lost; "
+                "leave flags such as -flto out of --cflags and CC"
+            )
         return TraceSample(
             lookups=lib.cb_trace_lookups(trace),
-            arenas=_arenas(trace),
+            arenas=arenas,
             seconds=end - start,
             counted_seconds=end - counted,
         )

@@ -157,6 +157,24 @@ def test_a_miss_is_of_the_level_that_it_is_told_of() -> None:
     assert missed("l1=48k/12,llc=1M/16") == [l1, 0.0, l2]
 
 
+def test_a_trace_build_whose_hooks_are_lost_is_no_trace_of_zeros(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["trace", "--sessions", "2k", "--lookups", "500", "--cflags=-flto"]
+    assert main(arguments) == 2
+    assert "reported no load or store" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["l1=99999999999999999G/16", "l1=48k/12,dtlb=4000000000000/4", "l1=128G/1"]
+)
+def test_a_memory_that_is_too_large_is_refused_before_anything_runs(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", "--geometry", text]) == 2
+    assert "can be simulated" in capsys.readouterr().err
+
+
 def test_software_prefetches_bring_lines_in_and_are_reported_apart() -> None:
     experiment = Experiment(layouts=("flat",), sessions=200_000)
     demand, both = (

@@ -32,14 +32,16 @@ class Run:
             outcome = runner.run(asked, progress)
         result = outcome.result
         # The file first: whoever reads the output may have enough of it early.
-        if arguments.output is not None and result.results and not outcome.interrupted:
+        if arguments.output is not None and result.results and outcome.interrupted != "measurement":
             resultfile.write(arguments.output, resultfile.encode(result))
         if arguments.json:
             sys.stdout.write(resultfile.encode(result))
         elif result.results:
             terminal.show(result)
-        if outcome.interrupted:
+        if outcome.interrupted == "measurement":
             raise CachebenchError("interrupted; no file was written")
+        if outcome.interrupted == "simulation":
+            raise CachebenchError("interrupted; the result is whole but for its simulation")
         if result.failures:
             raise CachebenchError("; ".join(failure.reason for failure in result.failures))
         return 0
