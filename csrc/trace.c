@@ -320,10 +320,15 @@ int cb_trace_run(struct cb_trace *t, struct cb_arm *arm, const struct cb_ops *op
 
 int cb_trace_prime(struct cb_trace *t, char *why, size_t why_size)
 {
+	const struct range *declared[ARENAS];
+
+	/* In the order of declaration: that of addresses is another in each process. */
+	for (uint32_t i = 0; i < t->arena_count; i++)
+		declared[t->range[i].arena - t->arena] = &t->range[i];
 	t->counted = 0;
 	for (uint64_t slice = 0; slice < PRIME_SLICES; slice++)
 		for (uint32_t i = 0; i < t->arena_count; i++)
-			prime_slice(t, &t->range[i], slice);
+			prime_slice(t, declared[i], slice);
 	if (t->fault != NULL) {
 		snprintf(why, why_size, "%s", t->fault);
 		return -1;

@@ -44,7 +44,7 @@ def arena(name: str, *distances: tuple[int, float]) -> TracedArena:
 
 
 def traced(layout: str, *arenas: TracedArena) -> Traced:
-    sample = TraceSample(lookups=100, arenas=arenas, seconds=1.0)
+    sample = TraceSample(lookups=100, arenas=arenas, seconds=1.0, counted_seconds=1.0)
     return Traced(
         layout=layout,
         prefetch_steps=0,
@@ -304,7 +304,7 @@ def test_a_trace_without_curves_has_no_picture() -> None:
         layout="a",
         prefetch_steps=0,
         objects=(),
-        sample=TraceSample(lookups=1, arenas=(), seconds=1.0),
+        sample=TraceSample(lookups=1, arenas=(), seconds=1.0, counted_seconds=1.0),
     )
     with pytest.raises(ValueError, match="no curve"):
         curveplot.svg(result(bare), "")
