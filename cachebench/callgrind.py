@@ -17,6 +17,7 @@ from cachebench.tracemodel import Geometry, Level
 from cachebench.valgrind import FUNCTION, Valgrind, Watched, find, run
 
 LOOKUPS = 20_000
+CALL = 1024
 MOST_LINES = (1 << 31) // geometry.LINE - 1
 """valgrind holds the size of a cache in 31 bits."""
 INSTRUCTION_CACHE = "32768,8,64"
@@ -62,8 +63,8 @@ def misses(
 ) -> Misses:
     """Misses per lookup through the two levels of cache.
 
-    Callgrind cannot tell the key stream from the arenas, so packets are drawn a burst
-    at a time: the first-level cache still holds them when they are looked up.
+    Callgrind cannot tell the packets, the arm and the stack from the arenas: all that
+    lookups touch is in its count.
     """
     first, last, _ = shape.geometry.caches
     counts = _count(
@@ -77,12 +78,17 @@ def misses(
         experiment,
         layout,
         plugin,
-        Watched(lookups, warm_up, drawn=experiment.burst),
+        Watched(lookups, warm_up, read=call(experiment)),
     )
     return Misses(
         d1=(counts["D1mr"] + counts["D1mw"]) / lookups,
         ll=(counts["DLmr"] + counts["DLmw"]) / lookups,
     )
+
+
+def call(experiment: Experiment) -> int:
+    """Lookups in a call: whole bursts, of which one call's packets fit into any L1."""
+    return experiment.burst * max(1, CALL // experiment.burst)
 
 
 def accept(shape: Geometry) -> Accepted:

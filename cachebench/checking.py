@@ -53,7 +53,7 @@ def by_callgrind(
     listen: Callable[[str], None],
 ) -> Callgrind:
     """Instructions of the lookups asked for, and their misses beside the line trace's."""
-    pair = tracing.kernels(layout, asked.experiment)
+    pair = tracing.kernels(layout, asked.experiment, stack=True)
     listen("counting instructions under valgrind")
     counted = callgrind.instructions(asked.experiment, layout.name, pair.plain, asked.lookups)
     theirs, ours = misses(asked, pair, shape, listen)
@@ -76,19 +76,21 @@ def misses(
     listen: Callable[[str], None],
 ) -> tuple[Misses, Misses]:
     """Callgrind's, and the line trace's by the same rules: no prefetch, the same two
-    levels, at most one miss an access."""
+    levels, at most one miss an access, all that lookups touch. ``pair`` is of kernels
+    with the stack."""
     listen("counting misses under valgrind")
     theirs = callgrind.misses(
         asked.experiment, pair.layout, pair.plain, shape, asked.lookups, asked.warm_up
     )
     alike = replace(asked, prefetch=False, curve_rate=None)
-    sample = tracing.sample(alike, pair, shape.geometry, listen, one_miss=True)
+    sample = tracing.sample(alike, pair, shape.geometry, listen, callgrind.call(asked.experiment))
     return theirs, Misses(d1=_missed(sample, 0), ll=_missed(sample, 1))
 
 
 def _missed(sample: TraceSample, level: int) -> float:
-    missed = (p.missed[level] for a in sample.arenas for p in a.places if p.kind != "prefetch")
-    return sum(missed) / sample.lookups
+    inside = sum(p.missed[level] for a in sample.arenas for p in a.places if p.kind != "prefetch")
+    around = sample.around.missed[level] if sample.around is not None else 0
+    return (inside + around) / sample.lookups
 
 
 def by_lackey(

@@ -21,8 +21,8 @@ class Misses(msgspec.Struct, frozen=True, kw_only=True):
 class Callgrind(msgspec.Struct, frozen=True, kw_only=True):
     """Instructions and misses by callgrind, beside the line trace by its rules.
 
-    Its rules: loads and stores alone, two levels of cache, and an access is one miss
-    of a level at most, even if it touches two lines.
+    Its rules: loads and stores alone, two levels of cache, an access is one miss of a
+    level at most, even if it touches two lines, and all that lookups touch counts.
     """
 
     tool: str

@@ -292,9 +292,12 @@ class TracePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether software prefetches bring lines into the simulated caches."""
     curve_rate: float | None = None
     """Share of the lines that stack distances are recorded of; None: of none."""
-    one_miss: bool = False
-    """Whether an access to two lines is one miss of a level at most, as callgrind has
-    it; otherwise each line counts."""
+    like_callgrind: bool = False
+    """Whether the trace sees and counts what callgrind would: an access to two lines is
+    one miss of a level at most, and the packets, control data and the lookups of a burst
+    are in the caches too."""
+    call: int | None = None
+    """Lookups that are drawn at a time, up to 65,536; None: that many."""
     seed: int = 1
 
 

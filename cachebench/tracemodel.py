@@ -60,6 +60,14 @@ class TracedArena(msgspec.Struct, frozen=True, kw_only=True):
     bucket, and how many; distance -1 is a line that was never used before."""
 
 
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """What lookups did outside the arenas: to packets, control data, their own array."""
+
+    accesses: int
+    missed: tuple[int, int, int]
+    """Accesses that missed L1d, L2 and LLC."""
+
+
 class TraceSample(msgspec.Struct, frozen=True, kw_only=True):
     """The trace of one layout."""
 
@@ -69,6 +77,8 @@ class TraceSample(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time of the traced lookups, warm-up included."""
     counted_seconds: float
     """Of it, the lookups that were counted."""
+    around: Around | None = None
+    """Of a trace that counts as callgrind does; others leave it out."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

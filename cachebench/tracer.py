@@ -10,11 +10,12 @@ from cachebench import build, core
 from cachebench._core import ffi, lib
 from cachebench.core import Pointer
 from cachebench.errors import CachebenchError
-from cachebench.model import Experiment, TracePlan
+from cachebench.model import TracePlan
 from cachebench.say import say, serve
 from cachebench.tracemodel import (
     KINDS,
     STAGES,
+    Around,
     Geometry,
     Level,
     Place,
@@ -24,9 +25,9 @@ from cachebench.tracemodel import (
 
 FIRST = 4096
 """Lookups that show which lines of an element lookups touch."""
-CHUNK = 65_536
-"""Lookups that are drawn at a time; a multiple of every burst up to 256 that is a
-power of two."""
+BLOCK = 65_536
+"""Lookups of which the first begins a burst; a multiple of every burst up to 256 that
+is a power of two."""
 
 
 def main() -> int:
@@ -59,12 +60,12 @@ def _trace(arm: Pointer, traffic: Pointer, ops: Pointer, plan: TracePlan) -> Tra
             trace, plan.curve_rate, why.buffer, why.size
         ):
             raise why.error()
-        if plan.one_miss:
-            lib.cb_trace_one_miss(trace)
+        if plan.like_callgrind:
+            lib.cb_trace_like_callgrind(trace)
         start = time.monotonic()
 
         def look_up(lookups: int, counted: int) -> None:
-            _look_up(trace, arm, traffic, ops, plan.experiment, lookups, counted)
+            _look_up(trace, arm, traffic, ops, plan, lookups, counted)
 
         first = min(plan.warm_up, FIRST)
         look_up(first, 0)
@@ -85,6 +86,7 @@ def _trace(arm: Pointer, traffic: Pointer, ops: Pointer, plan: TracePlan) -> Tra
             arenas=arenas,
             seconds=end - start,
             counted_seconds=end - counted,
+            around=_around(trace) if plan.like_callgrind else None,
         )
     finally:
         lib.cb_trace_close(trace)
@@ -105,22 +107,24 @@ def _look_up(
     arm: Pointer,
     traffic: Pointer,
     ops: Pointer,
-    experiment: Experiment,
+    plan: TracePlan,
     lookups: int,
     counted: int,
 ) -> None:
-    keys = ffi.new("char[]", CHUNK * experiment.key_size)
-    lengths = ffi.new("uint16_t[]", CHUNK)
+    experiment = plan.experiment
+    most = plan.call or BLOCK
+    keys = ffi.new("char[]", most * experiment.key_size)
+    lengths = ffi.new("uint16_t[]", most)
     why = core.Why()
-    while lookups > 0:
-        count = min(lookups, CHUNK)
+    done = 0
+    while done < lookups:
+        count = min(most, BLOCK - done % BLOCK, lookups - done)
         lib.cb_traffic_draw(traffic, count, keys, lengths, ffi.NULL)
-        stream = ffi.new("struct cb_stream *", (keys, lengths, count))
         failed = lib.cb_trace_run(
             traced,
             arm,
             ops,
-            stream,
+            ffi.new("struct cb_stream *", (keys, lengths, count)),
             core.MODE[experiment.mode],
             experiment.session_prefetch,
             experiment.burst,
@@ -130,7 +134,12 @@ def _look_up(
         )
         if failed:
             raise why.error()
-        lookups -= count
+        done += count
+
+
+def _around(traced: Pointer) -> Around:
+    count = lib.cb_trace_surroundings(traced)
+    return Around(accesses=count.accesses, missed=tuple(count.missed))
 
 
 def _arenas(traced: Pointer) -> tuple[TracedArena, ...]:

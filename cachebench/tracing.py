@@ -137,13 +137,17 @@ class Kernels:
     traced: Path
 
 
-def kernels(layout: catalogue.Layout, point: Experiment) -> Kernels:
-    """Builds both and makes sure that the table will fit into memory."""
+def kernels(layout: catalogue.Layout, point: Experiment, *, stack: bool = False) -> Kernels:
+    """Builds both and makes sure that the table will fit into memory.
+
+    ``stack``: the trace build reports the lookups of a burst, which are on the stack.
+    """
     plain = build.Recipe(layout, key_size=point.key_size, march=point.march, cflags=point.cflags)
     fill = build.artifact(plain)
     ops = build.load(fill, layout.name, point.key_size)
     sizing.check([(layout.name, sizing.footprint(ops, point))], point)
-    traced = build.build(build.Recipe(**(vars(plain) | {"trace": True})))
+    flags = (*point.cflags, "-DCB_TRACE_STACK") if stack else point.cflags
+    traced = build.build(build.Recipe(**(vars(plain) | {"trace": True, "cflags": flags})))
     return Kernels(layout.name, fill, ops, traced)
 
 
@@ -152,9 +156,10 @@ def sample(
     pair: Kernels,
     shape: Geometry,
     listen: Callable[[str], None],
-    one_miss: bool = False,
+    call: int | None = None,
 ) -> TraceSample:
-    """One process of the trace; ``one_miss`` is that of its plan."""
+    """One process of the trace; with ``call`` it is like callgrind, in calls of as many
+    lookups."""
     plan = TracePlan(
         experiment=asked.experiment,
         layout=pair.layout,
@@ -165,7 +170,8 @@ def sample(
         warm_up=asked.warm_up,
         prefetch=asked.prefetch,
         curve_rate=asked.curve_rate,
-        one_miss=one_miss,
+        like_callgrind=call is not None,
+        call=call,
         seed=asked.experiment.seed * 1000,
     )
     return run(command("cachebench.tracer"), plan, TraceSample, f"layout {pair.layout}", listen)

@@ -67,8 +67,8 @@ class Watched:
 
     lookups: int
     warm_up: int = 0
-    drawn: int = 65_536
-    """Packets drawn at a time, outside of what is watched."""
+    read: int = 65_536
+    """Packets read at a time, outside of what is watched."""
     slice: int = 65_536
     """Lookups in one call; with fewer than a burst has, bursts are shorter."""
 
@@ -186,7 +186,7 @@ def _driver_options(
         "verify": 0,
         "lead-in": watched.warm_up,
         "watched": watched.lookups,
-        "drawn": watched.drawn,
+        "read": watched.read,
         "slice": watched.slice,
     }
     if experiment.capture is not None:

@@ -71,6 +71,7 @@ ALWAYS_INLINE void drive_bulk(struct cb_arm *arm, const struct cb_stream *stream
 	struct cb_look look[CB_MAX_BURST];
 	uint64_t checksum = arm->checksum, hits = arm->hits;
 
+	TOUCH_ARRAY(look);
 	for (uint64_t base = 0; base < stream->count; base += burst) {
 		uint32_t n =
 			stream->count - base < burst ? (uint32_t)(stream->count - base) : burst;

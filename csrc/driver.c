@@ -14,6 +14,7 @@
 #include "capture.h"
 #include "fill.h"
 #include "measure.h"
+#include "memory.h"
 #include "plan.h"
 #include "plugin.h"
 #include "traffic.h"
@@ -63,7 +64,7 @@ static int watch(const struct plan *plan, struct cb_traffic *traffic, struct cb_
 	const struct cb_watch watch = {.mode = (enum cb_mode)plan->mode,
 				       .policy = (uint32_t)plan->policy,
 				       .burst = (uint32_t)plan->burst,
-				       .drawn = (uint32_t)plan->drawn,
+				       .read = (uint32_t)plan->read,
 				       .slice = (uint32_t)plan->slice,
 				       .warm_up = plan->lead_in,
 				       .lookups = plan->watched};
@@ -127,6 +128,8 @@ int main(int argc, char **argv)
 
 	if (plan == NULL)
 		return fail(why);
+	if (plan->watched)
+		cb_die_with_parent(); /* which watches: nobody else ends valgrind */
 	popularity = (enum cb_popularity)plan->popularity;
 	sessions = plan->sessions;
 	ops = plan->plugin ? cb_plugin_open(plan->plugin, why, sizeof why)

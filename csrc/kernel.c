@@ -8,6 +8,8 @@
  *   CB_KEY            16 or 40: bytes of a key
  *   CB_STAGE          HASH, BUCKET, KEY or SESSION: see drive.h
  *   CB_TRACE          defined: report every access, see hooks.h
+ *   CB_TRACE_STACK    defined too: also those to the lookups of a burst, which are
+ *                     on the stack
  *   CB_PLUGIN         defined: export the symbol of a plug-in, else one that is
  *                     named after the layout
  */

@@ -17,7 +17,7 @@ struct plan {
 	uint64_t stream; /* number of the packets' sequence; the seed if not given */
 	uint64_t count, lead_in, regions;
 	uint64_t watched; /* lookups of cb_watch_run; 0: timed regions instead */
-	uint64_t drawn, slice;
+	uint64_t read, slice;
 	uint64_t burst, policy, clones, profiles, rules, verify;
 	uint64_t mode, pages, heap, popularity; /* numbers of their names */
 	double max_load, hit_ratio, exponent;

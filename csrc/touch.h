@@ -16,10 +16,17 @@
 #define TOUCH_STAGE(stage, lookup) hook_mark(CB_STAGE_##stage, lookup)
 #define TOUCH_END(lookup) hook_end(lookup)
 #define TOUCH_TRACE hooks_trace
+#ifdef CB_TRACE_STACK
+/* Accesses to an array are instrumented if its address is known outside. */
+#define TOUCH_ARRAY(array) __asm__ volatile("" : : "r"(array) : "memory")
+#endif
 #else
 #define TOUCH_STAGE(stage, lookup) ((void)0)
 #define TOUCH_END(lookup) ((void)0)
 #define TOUCH_TRACE NULL
+#endif
+#ifndef TOUCH_ARRAY
+#define TOUCH_ARRAY(array) ((void)0)
 #endif
 
 /* Prefetch to L1. A read prefetch also for lines that will be written: asking

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arm.h"
+#include "surround.h"
 
 enum {
 	LINE_BITS = 6,
@@ -17,6 +18,7 @@ enum {
 	/* Distinct lines that one lookup may demand; more are an error. */
 	LOOKUP_LINES = 128,
 	ARENAS = CB_MAX_ARENAS + 3, /* of the layout; buckets, keys and rules */
+	ARENAS_APART = 1 << 21,
 };
 
 _Static_assert(ARENAS <= CB_STACKDIST_OBJECTS, "each arena has stack distances of its own");
@@ -47,13 +49,16 @@ struct cb_trace {
 	uint8_t tlb_level[CB_TLB_LEVELS];
 	struct cb_stackdist *distances; /* or NULL */
 	int prefetch;
-	int one_miss;
+	int like_callgrind;
+	struct cb_surroundings around;       /* like callgrind: of this call */
+	struct cb_trace_count around_counts; /* and what they missed */
 	int counted;
 	const char *fault;
 	uint64_t lookups;
 	uint32_t arena_count;
 	struct cb_trace_arena arena[ARENAS];
 	struct range range[ARENAS]; /* ascending addresses */
+	uint64_t end;               /* of the arenas in the simulated memory */
 	struct cb_trace_event events[BUFFER_EVENTS];
 	struct demand demand[CB_MAX_BURST];
 };
@@ -111,14 +116,39 @@ static void add_miss(const struct cb_trace *t, struct cb_trace_count *count,
 		count->tlb_missed[t->tlb_level[level]]++;
 }
 
+static void access_lines(struct cb_trace *t, uint64_t first, uint64_t last,
+			 struct cb_trace_count *count)
+{
+	if (t->like_callgrind)
+		add_miss(t, count, cb_cache_access_span(t->cache, first, last));
+	else
+		for (uint64_t line = first; line <= last; line++)
+			add_miss(t, count, cb_cache_access(t->cache, line));
+}
+
+/* An access outside of the arenas, where it counts. */
+static void trace_around(struct cb_trace *t, const struct cb_trace_event *event)
+{
+	uint64_t address = cb_surround_find(&t->around, event->address);
+	struct cb_trace_count none = {0}, *count = t->counted ? &t->around_counts : &none;
+
+	if (address == 0)
+		return; /* the record of the stream, read once in a call */
+	count->accesses++;
+	access_lines(t, address >> LINE_BITS, (address + event->bytes - 1) >> LINE_BITS, count);
+}
+
 static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
 {
 	const struct range *range = find_range(t, event->address);
 	struct cb_trace_count none = {0}, *count = &none;
 	uint64_t offset, first, last;
 
-	if (range == NULL)
-		return; /* the stack, the key stream, control data */
+	if (range == NULL) { /* the stack, the key stream, control data */
+		if (t->like_callgrind)
+			trace_around(t, event);
+		return;
+	}
 	offset = event->address - range->start;
 	if (t->counted) {
 		uint64_t in_element = offset % range->arena->stride;
@@ -132,13 +162,10 @@ static void trace_access(struct cb_trace *t, const struct cb_trace_event *event)
 		return;
 	first = (range->canonical + offset) >> LINE_BITS;
 	last = (range->canonical + offset + event->bytes - 1) >> LINE_BITS;
-	if (t->one_miss)
-		add_miss(t, count, cb_cache_access_span(t->cache, first, last));
+	access_lines(t, first, last, count);
+	if (event->kind == CB_TRACE_PREFETCH)
+		return;
 	for (uint64_t line = first; line <= last; line++) {
-		if (!t->one_miss)
-			add_miss(t, count, cb_cache_access(t->cache, line));
-		if (event->kind == CB_TRACE_PREFETCH)
-			continue;
 		demand_line(t, event->lookup, line, range->arena);
 		record_distance(t, range, line);
 		if (range->demanded != NULL)
@@ -194,17 +221,13 @@ static void flush(struct cb_tracer *tracer)
 static int add_arena(struct cb_trace *t, const char *name, const char *type, uint32_t stride,
 		     const void *base, uint64_t count)
 {
-	const uint64_t apart = (uint64_t)1 << 21;
-	const struct range *before = t->arena_count ? &t->range[t->arena_count - 1] : NULL;
 	struct cb_trace_arena *arena = &t->arena[t->arena_count];
 	struct range *range = &t->range[t->arena_count++];
 
 	range->start = (uint64_t)(uintptr_t)base;
 	range->end = range->start + count * stride;
-	range->canonical =
-		before == NULL ? apart
-			       : (before->canonical + (before->end - before->start) + apart - 1) /
-					 apart * apart;
+	range->canonical = t->end;
+	t->end += (count * stride + ARENAS_APART - 1) / ARENAS_APART * ARENAS_APART;
 	range->arena = arena;
 	arena->name = name;
 	arena->type = type;
@@ -232,6 +255,7 @@ static int add_arenas(struct cb_trace *t, const struct cb_arm *arm)
 	struct cb_elements e;
 	int failed = 0;
 
+	t->end = ARENAS_APART; /* no address is 0 */
 	for (uint32_t i = 0; cb_arm_elements(arm, i, &e); i++)
 		failed |= add_arena(t, e.spec->name, e.spec->type, e.spec->stride, e.base, e.count);
 	qsort(t->range, t->arena_count, sizeof *t->range, by_address);
@@ -293,9 +317,14 @@ int cb_trace_curve(struct cb_trace *t, double rate, char *why, size_t why_size)
 	return 0;
 }
 
-void cb_trace_one_miss(struct cb_trace *t)
+void cb_trace_like_callgrind(struct cb_trace *t)
 {
-	t->one_miss = 1;
+	t->like_callgrind = 1;
+}
+
+const struct cb_trace_count *cb_trace_surroundings(const struct cb_trace *t)
+{
+	return &t->around_counts;
 }
 
 int cb_trace_run(struct cb_trace *t, struct cb_arm *arm, const struct cb_ops *ops,
@@ -307,6 +336,7 @@ int cb_trace_run(struct cb_trace *t, struct cb_arm *arm, const struct cb_ops *op
 		return -1;
 	}
 	t->counted = counted;
+	t->around = cb_surround(arm, stream, __builtin_frame_address(0), t->end);
 	ops->trace(&t->tracer);
 	ops->lookup[mode][policy](arm, stream, burst);
 	ops->trace(NULL);

@@ -79,9 +79,14 @@ void cb_trace_close(struct cb_trace *trace);
  * with a line in `why`. */
 int cb_trace_curve(struct cb_trace *trace, double rate, char *why, size_t why_size);
 
-/* From now on an access to several lines is one miss of a level at most, as
- * cb_cache_access_span has it; otherwise it is one for each line that missed. */
-void cb_trace_one_miss(struct cb_trace *trace);
+/* From now on the trace sees and counts what callgrind would. An access to several
+ * lines is one miss of a level at most, as cb_cache_access_span has it; otherwise it
+ * is one for each line that missed. And the stream, the arm and, with a kernel of
+ * CB_TRACE_STACK, the lookups of a burst take their place in the caches. */
+void cb_trace_like_callgrind(struct cb_trace *trace);
+
+/* What was counted of these. */
+const struct cb_trace_count *cb_trace_surroundings(const struct cb_trace *trace);
 
 /* Looks the stream up with a traced kernel (`ops` with a `trace` function) on the
  * arm's table. With `counted` 0 it is the warm-up. Returns 0, or -1 with a line. */

@@ -3,8 +3,12 @@
 #define CB_WATCH_H
 
 /* Lookups for a tool that watches the whole process and must tell them from the
- * rest: the drawing of packets and the warm-up are done outside of a function of a
- * known name, and a store to a known place stands before and after each call. */
+ * rest: the warm-up is done outside of a function of a known name, and a store to a
+ * known place stands before and after each call.
+ *
+ * All packets are drawn first, into a file, and read from it as they are looked up.
+ * Drawing reads tables of its own, which would take the place of the lookups' lines in
+ * simulated caches; what the kernel copies out of the file does not go through them. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,9 +24,9 @@ struct cb_watch {
 	enum cb_mode mode;
 	uint32_t policy;
 	uint32_t burst;
-	/* Packets drawn at a time, at most CB_WATCH_BLOCK: few of them stay in the
-	 * first-level cache until they are looked up. */
-	uint32_t drawn;
+	/* Packets read at a time, at most CB_WATCH_BLOCK: few of them stay in the
+	 * first-level cache. */
+	uint32_t read;
 	/* Lookups in one call. What is less than a burst, or no multiple of it, cuts
 	 * bursts. */
 	uint32_t slice;

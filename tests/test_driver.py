@@ -92,7 +92,7 @@ def test_the_driver_runs_without_the_proof():
 
 def test_watched_lookups_are_those_asked_for_and_the_arenas_are_told_before():
     where, done = output(
-        INSTALLED, "layout=pointer", "verify=0", "watched=70000", "slice=7", "drawn=33", *SMALL
+        INSTALLED, "layout=pointer", "verify=0", "watched=70000", "slice=7", "read=33", *SMALL
     )
     buckets, keys, session, *_, rules = [arena["bytes"] for arena in where["arenas"]]
     assert (buckets, keys, session, rules) == (512 * 64, 2001 * 32, 2000 * 192, 4096 * 64)
@@ -128,7 +128,7 @@ def test_the_driver_replays_a_capture_and_its_clones(tmp_path):
         "popularity=capture",
         "mode=fast",
         "slice=0",
-        "drawn=65537",
+        "read=65537",
         "pages=8k",
         "heap=old",
         "popularity=",

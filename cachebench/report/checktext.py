@@ -45,8 +45,8 @@ def _callgrind(found: dict[str, Callgrind], console: Console) -> None:
     console.print(
         escape(
             f"per lookup, {first.tool} (simulated), L1d {inner}, last level {outer}; the trace "
-            "by its rules: loads and stores alone, no prefetch, and an access to two lines is one "
-            "miss at most. Callgrind also counts what the burst evicts of stack and control data"
+            "by its rules: loads and stores alone, no prefetch, an access to two lines is one "
+            "miss at most, and packets, control data and the burst's own array count"
             f"{'. ' if first.changed else ''}{'; '.join(first.changed)}"
         )
     )
